@@ -1,4 +1,4 @@
-"""Coded workflows as they are shown: lists, steps as a tree, the critical path, and why they wait."""
+"""Coded workflows as they are shown: lists, the tree of steps, the critical path, the reasons."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_suspended_workflow_with_its_tree_and_what_it_waits_for(penstock
     assert "test_workflow_board.fulfil (version 3)" in text
     assert "status     stage=packed parcels=2" in text
     assert "├─ gather\n" in text
-    assert "│  └─ reserve#2    " in text
+    assert "│  └─ reserve#2  " in text
     assert "It waits since" in shown.why[0]
     assert "for step approved." in shown.why[0]
     assert shown.why[1].endswith("'penstock workflow signal seven approved VALUE' sends it.")

@@ -131,7 +131,7 @@ def list_workflows(
 @click.pass_obj
 def show(session: Session, id: str) -> None:
     """Show a workflow: its steps as a tree, its critical path, and what it waits for."""
-    _show(session, session.with_client(_found(id, _with_attempts)))
+    _show(session, session.with_client(_on_workflow(id, _with_attempts)))
 
 
 @workflow.command(example="penstock workflow why 0193…")
@@ -139,7 +139,7 @@ def show(session: Session, id: str) -> None:
 @click.pass_obj
 def why(session: Session, id: str) -> None:
     """Say what a workflow waits for, since when, and what lets it go on."""
-    view = session.with_client(_found(id, lambda client, id: client.workflows.get(id)))
+    view = session.with_client(_on_workflow(id, lambda client, id: client.workflows.get(id)))
     detail = workflow_detail(view, utc_now())
     if session.as_json:
         write_json({"id": view.id, "state": detail.workflow.state, "why": detail.why})
@@ -181,7 +181,9 @@ def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> 
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a workflow that has not ended, with its steps."""
-    view = session.with_client(_found(id, lambda client, id: client.workflows.cancel(id, reason)))
+    view = session.with_client(
+        _on_workflow(id, lambda client, id: client.workflows.cancel(id, reason))
+    )
     if session.as_json:
         write_json(workflow_row(view))
     if view.state is not State.CANCELLED:
@@ -190,7 +192,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
         write_line(f"workflow {view.id} is cancelled; its steps are cancelled next")
 
 
-def _found(
+def _on_workflow(
     text: str, act: Callable[[Client, str], Awaitable[WorkflowView]]
 ) -> Callable[[Client], Awaitable[WorkflowView]]:
     """Acts on the workflow whose id is ``text`` or begins with it."""

@@ -76,11 +76,11 @@ def workflow_view(job: JobView) -> WorkflowView:
         status=recorded.status,
         blocked=recorded.blocked,
         advances=recorded.advances,
-        wait=tuple(tuple(_known(group.steps, keys)) for group in recorded.wait),
+        wait=tuple(tuple(_keys(group.steps, keys)) for group in recorded.wait),
         waiting_since=last if is_suspended else None,
         goes_on_at=record.wakes_at if is_suspended else None,
     )
 
 
-def _known(numbers: Iterable[int], keys: dict[int, str]) -> list[str]:
+def _keys(numbers: Iterable[int], keys: dict[int, str]) -> list[str]:
     return [keys[n] for n in numbers if n in keys]
