@@ -51,8 +51,9 @@ def plan(definition: Definition) -> tuple[PlannedStep, ...]:
     levels = graph_order.levels({step.name: step.needs for step in spelled_out.values()})
     ordered = [spelled_out[name] for level in levels for name in level]
     positions = {step.name: position for position, step in enumerate(ordered)}
-    planned = [_planned(step, positions) for step in ordered]
-    return (*planned, *_compensations(ordered, positions))
+    joins = frozenset(step.name for step in ordered if step.join is not None)
+    planned = [_planned(step, positions, joins) for step in ordered]
+    return (*planned, *_compensations(ordered, positions, joins))
 
 
 class _Spelled(NamedTuple):
@@ -96,8 +97,9 @@ def _cases(step: DeclaredStep) -> Iterator[_Spelled]:
         yield _Spelled(case_name(step.name, case), step.needs, step.rule, when, call, None, step)
 
 
-def _planned(step: _Spelled, positions: Mapping[str, int]) -> PlannedStep:
+def _planned(step: _Spelled, positions: Mapping[str, int], joins: frozenset[str]) -> PlannedStep:
     terms, is_job = step.terms, step.join is None
+    takes, reads = _handed(step.call, positions, joins) if step.call else ({}, {})
     return PlannedStep(
         GraphStep(
             name=step.name,
@@ -105,8 +107,9 @@ def _planned(step: _Spelled, positions: Mapping[str, int]) -> PlannedStep:
             needs=tuple(positions[name] for name in step.needs),
             delay_seconds=terms.delay_seconds if is_job else 0.0,
             rule=step.rule,
-            when=_positioned(step.when, positions) if step.when else None,
-            reads=_reads(step.call, positions) if step.call else {},
+            when=positioned(step.when, positions) if step.when else None,
+            takes=takes,
+            reads=reads,
             sets=dict(terms.sets) if is_job else {},
             may_fail=terms.may_fail,
             join=step.join,
@@ -117,22 +120,34 @@ def _planned(step: _Spelled, positions: Mapping[str, int]) -> PlannedStep:
 
 
 def _compensations(
-    ordered: Sequence[_Spelled], positions: Mapping[str, int]
+    ordered: Sequence[_Spelled], positions: Mapping[str, int], joins: frozenset[str]
 ) -> Iterator[PlannedStep]:
     for step in ordered:
         call, is_case = step.terms.compensate, step.name != step.terms.name
         if call is not None and not is_case:
+            takes, reads = _handed(call, positions, joins)
             undoing = GraphStep(
                 name=f"undo {step.name}",
                 payload=b"",
                 compensates=positions[step.name],
-                reads=_reads(call, positions),
+                takes=takes,
+                reads=reads,
             )
             yield PlannedStep(undoing, call, step.terms)
 
 
-def _reads(call: DeclaredCall, positions: Mapping[str, int]) -> dict[str, Path]:
-    return {parameter: _position(path, positions) for parameter, path in call.takes.items()}
+def _handed(
+    call: DeclaredCall, positions: Mapping[str, int], joins: frozenset[str]
+) -> tuple[dict[str, int], dict[str, Path]]:
+    """Whole results, which may be encrypted, and parts of results and of the context."""
+    takes: dict[str, int] = {}
+    reads: dict[str, Path] = {}
+    for parameter, path in call.takes.items():
+        if len(path) == 2 and path[0] == "results" and path[1] not in joins:
+            takes[parameter] = positions[str(path[1])]
+        else:
+            reads[parameter] = _position(path, positions)
+    return takes, reads
 
 
 def _position(path: Path, positions: Mapping[str, int]) -> Path:
@@ -141,7 +156,9 @@ def _position(path: Path, positions: Mapping[str, int]) -> Path:
     return (root, positions[str(name)], *others) if root == "results" else path
 
 
-def _positioned(condition: Condition, positions: Mapping[str, int]) -> Condition:
+def positioned(condition: Condition, positions: Mapping[str, int]) -> Condition:
+    """The condition with the positions of steps in place of their names."""
+
     def operand(side: Operand) -> Operand:
         return Reference(_position(side.ref, positions)) if isinstance(side, Reference) else side
 
@@ -149,9 +166,9 @@ def _positioned(condition: Condition, positions: Mapping[str, int]) -> Condition
     if condition.exists is not None:
         return Condition(exists=_position(condition.exists, positions))
     if condition.negated is not None:
-        return Condition(negated=_positioned(condition.negated, positions))
+        return Condition(negated=positioned(condition.negated, positions))
     if condition.comparison is not None:
         left, right = condition.comparison
         return msgspec.structs.replace(condition, **{name: (operand(left), operand(right))})
-    parts = tuple(_positioned(part, positions) for part in condition.parts)
+    parts = tuple(positioned(part, positions) for part in condition.parts)
     return msgspec.structs.replace(condition, **{name: parts})
