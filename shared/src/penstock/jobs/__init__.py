@@ -39,8 +39,8 @@ from penstock.jobs.retry import Backoff
 from penstock.jobs.running.context import Context
 from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
-from penstock.jobs.workflows.client import Step
 from penstock.jobs.workflows.graph_order import BadGraph
+from penstock.jobs.workflows.steps import Step
 
 __all__ = [
     "AlreadyDispatched",

@@ -38,6 +38,11 @@ def case_name(step: str, case: str) -> str:
     return f"{step}/{case}"
 
 
+def undoing_name(step: str) -> str:
+    """Name of the step that undoes another."""
+    return f"undo {step}"
+
+
 def plan(definition: Definition) -> tuple[PlannedStep, ...]:
     """All steps, in an order in which none needs a later one; compensations come last.
 
@@ -127,7 +132,7 @@ def _compensations(
         if call is not None and not is_case:
             takes, reads = _handed(call, positions, joins)
             undoing = GraphStep(
-                name=f"undo {step.name}",
+                name=undoing_name(step.name),
                 payload=b"",
                 compensates=positions[step.name],
                 takes=takes,
