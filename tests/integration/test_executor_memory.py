@@ -55,4 +55,5 @@ async def test_a_worker_ends_its_job_and_is_replaced_for_the_next_attempt(
         # on busy cores a worker may not end within its grace, and the executor kills it
         assert set(causes) <= {"limit", "memory-limit"}
         pids = (tmp_path / "runs").read_text().split()
-        assert len(set(pids)) == 2
+        assert len(pids) >= 2
+        assert len(set(pids)) == len(pids)

@@ -14,6 +14,7 @@ from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStart
 from penstock.events.recovering import RecoverAnswered, RecoverAsked
 from penstock.events.snapshot import SNAPSHOTS
 from penstock.events.worker import WorkerReport
+from penstock.events.workflow import MemoEntry, ScheduledStep, WorkflowMemo
 from penstock.jobs.payloads.payload import Payload
 
 
@@ -91,6 +92,18 @@ def test_all_that_comes_from_outside_has_bounds() -> None:
         _check_bounds(msgspec.inspect.type_info(kind), kind.__name__, may_hold_times=True)
 
 
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_times_inside_of_what_a_workflow_recorded_are_those_of_utc(at: str) -> None:
+    steps = f'{{"n":0,"key":"sleep","kind":"timer","due_at":"{at}"}}'
+    beginning = '{"type":"WorkflowAdvanced","job_id":"j","queue":"q","number":1'
+    raw = f'{beginning},"now":"2026-11-20T12:00:00Z","scheduled":[{steps}]}}'
+    with pytest.raises(MalformedEvent, match="due_at"):
+        JOB_EVENTS.decode(raw.encode())
+    memo = f'{{"entries":[{{"now":"{at}"}}]}}'
+    with pytest.raises(msgspec.ValidationError, match="now"):
+        msgspec.json.decode(memo, type=WorkflowMemo)
+
+
 def _check_bounds(
     kind: Any, where: str, may_hold_times: bool = False, above: frozenset[type] = frozenset()
 ) -> None:
@@ -102,6 +115,7 @@ def _check_bounds(
         for field in kind.fields:
             is_time = _holds_time(field.type)
             is_kept = kind.cls in (*SNAPSHOTS,)  # in a checkpoint, by the decider itself
+            is_kept |= kind.cls in (ScheduledStep, MemoEntry)  # which look themselves
             message = f"{where}.{field.name}: no codec looks at its years"
             assert may_hold_times or is_kept or not is_time, message
             _check_bounds(field.type, f"{where}.{field.name}", above=above)

@@ -208,24 +208,24 @@ async def test_a_task_left_behind_ends_with_its_job_and_takes_no_other_along(
 ) -> None:
     ends: list[str] = []
 
-    async def stray(error: BaseException | None) -> None:
+    async def stray(exit_code: int) -> None:
         try:
-            if error is not None:
-                raise error
+            if exit_code:
+                raise SystemExit(exit_code)
             await asyncio.sleep(WITHIN)
         finally:
             ends.append("stray")
 
-    async def leave(error: BaseException | None) -> int:
-        tasks.append(asyncio.create_task(stray(error)))
+    async def leave(exit_code: int) -> int:
+        tasks.append(asyncio.create_task(stray(exit_code)))
         await asyncio.sleep(0)
         return 7
 
     tasks: list[asyncio.Task[None]] = []
-    outcomes = await several.run(held(leave, error=None), held(leave, error=SystemExit(3)))
+    outcomes = await several.run(held(leave, exit_code=0), held(leave, exit_code=3))
     assert [result(one) for one in outcomes] == [7, 7]
     assert ends == ["stray", "stray"]
-    [again] = await several.run(held(leave, error=None))
+    [again] = await several.run(held(leave, exit_code=0))
     assert result(again) == 7
 
 

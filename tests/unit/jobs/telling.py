@@ -24,6 +24,14 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
+from penstock.events.workflow import (
+    InlineResult,
+    ScheduledStep,
+    StepRecorded,
+    WaitGroup,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+)
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.payloads import payload
@@ -46,6 +54,15 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobDead: {"queue": "reports", "error": BROKEN},
     JobRevived: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
     JobMoved: {"queue": "others", "from_queue": "reports", "payload": b"moved"},
+    StepRecorded: {"now": NOW, "inline": InlineResult("rate", "fetch", b"\x01")},
+    WorkflowAdvanced: {
+        "queue": "reports",
+        "number": 1,
+        "now": NOW,
+        "scheduled": (ScheduledStep(n=0, key="charge", payload=b"call"),),
+        "wait": (WaitGroup((0,)),),
+    },
+    WorkflowBlocked: {"queue": "reports", "reason": "renamed", "due_at": NOW},
 }
 
 EVENT_TYPES = tuple(_FIELDS)

@@ -29,6 +29,7 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
+from penstock.events.workflow import StepRecorded, WorkflowAdvanced
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import IllegalTransition
 from penstock.jobs.lifecycle import (
@@ -49,6 +50,7 @@ REACHED: dict[State | None, JobRecord | None] = {
     State.WAITING: told(JobDispatched),
     State.RUNNING: told(JobDispatched, JobStarted),
     State.RETRYING: told(JobDispatched, JobStarted, JobFailed, JobRetrying),
+    State.SUSPENDED: told(JobDispatched, JobStarted, WorkflowAdvanced),
     State.COMPLETED: told(JobDispatched, JobStarted, JobCompleted),
     State.DEAD: told(JobDispatched, JobDead),
     State.CANCELLED: told(JobDispatched, JobCancelled),
@@ -116,6 +118,31 @@ def test_a_moved_job_waits_in_another_queue_and_its_messages_are_void() -> None:
     assert (again.queue, again.moved) == ("others", 4)
     assert leads_to(event(JobMoved), State.WAITING)
     assert not leads_to(event(JobMoved), State.RUNNING)
+
+
+def test_a_workflow_keeps_what_it_recorded_over_suspensions_a_new_life_and_carrying() -> None:
+    wakes_at = NOW + timedelta(days=20)
+    suspended = event(WorkflowAdvanced, due_at=wakes_at)
+    record = told(JobDispatched, JobStarted, StepRecorded, suspended)
+    assert record.workflow is not None
+    assert [bool(entry.inline) for entry in record.workflow.entries] == [True, False]
+    assert (record.wakes_at, record.available_at) == (wakes_at, wakes_at)
+    kept = fold([(9, carried(record, "orchestrator"))])
+    assert kept is not None
+    assert (kept.state, kept.workflow, kept.wakes_at) == (
+        State.SUSPENDED, record.workflow, wakes_at,
+    )  # fmt: skip
+    again = told(JobDispatched, JobStarted, suspended, JobStarted, JobDead, JobRevived)
+    assert again.workflow is not None
+    assert again.workflow.advances == 1
+
+
+def test_an_advance_counts_tries_and_losses_anew() -> None:
+    record = told(
+        JobDispatched, JobStarted, JobRecovered, JobStarted, JobFailed, JobRetrying,
+        event(JobStarted, attempt=2), WorkflowAdvanced,
+    )  # fmt: skip
+    assert (record.next_attempt, record.lost_workers, record.error) == (1, 0, None)
 
 
 def test_a_failure_with_a_retry() -> None:

@@ -70,6 +70,10 @@ class Refusals:
             event.set()
         return refused[1].lower()
 
+    def is_awaited(self, subject: str) -> bool:
+        """Whether a caller gets the error of a refused publish to ``subject``."""
+        return subject in self._waiting
+
     def error(self, subject: str) -> NotPermitted:
         """The error for a refused publish to ``subject``."""
         key = f"the key {self._nkey_file}" if self._nkey_file else "this user"

@@ -130,14 +130,16 @@ class Connection:
             self.trouble, self.is_refused = access.refused_credentials(self._settings.nats), True
         if "permissions violation" not in text:
             return log.debug("nats: %s", error)
-        self._publisher.refuse(self._refusals.fail_requests(text))
+        subject = self._refusals.fail_requests(text)
+        self._publisher.refuse(subject)
         if ".stream.create." in text:
             self._may_not_make = True
             return log.debug("streams are another role's to make")
         if ".stream.update." in text:
             return log.debug("this key may not update streams")
         self.violations += 1
-        return log.warning("the broker refused: %s", error)
+        level = logging.DEBUG if self._refusals.is_awaited(subject) else logging.WARNING
+        return log.log(level, "the broker refused: %s", error)
 
     async def _on_disconnected(self) -> None:
         if not self._client.is_closed:

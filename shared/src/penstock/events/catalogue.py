@@ -21,6 +21,7 @@ from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS
+from penstock.events.workflow import INBOX_EVENTS
 
 LOGGED = Codec(
     *JOB_EVENTS,
@@ -29,6 +30,7 @@ LOGGED = Codec(
     *HEALTH_EVENTS,
     *BATCH_EVENTS,
     *GRAPH_EVENTS,
+    *INBOX_EVENTS,
     *SCALING_EVENTS,
     *FORECAST_EVENTS,
     *WORKER_EVENTS,

@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
-from penstock.events.envelope import Codec, Event, Instant, Int64
-
-
-class JobError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why an attempt ended badly.
-
-    Attributes:
-        kind: dotted name of the exception, or one of ``timeout``, ``poison``, ``unknown-job``,
-            ``bad-arguments``, ``malformed``, ``undecryptable``, ``not-encrypted``, ``missing-key``,
-            ``wrong-result``, ``result-too-large``, ``memory-limit``, ``cpu-limit``,
-            ``at-most-once``.
-        message: its text, at most 4,000 characters.
-        traceback: formatted, at most 16,000 characters; empty when there is none.
-    """
-
-    kind: str
-    message: str
-    traceback: str = ""
-
-
-class JobEvent(Event, frozen=True, kw_only=True):
-    noun: ClassVar[str] = "job"
-    key_field: ClassVar[str] = "job_id"
-
-    job_id: str
+from penstock.events.envelope import Codec, Instant, Int64
+from penstock.events.job_event import JobError as JobError  # noqa: PLC0414 - for importers
+from penstock.events.job_event import JobEvent as JobEvent  # noqa: PLC0414
+from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
 
 
 class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -39,6 +16,9 @@ class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         due_at: not before this time (delayed job); None means at once.
         expires_at: a job that has not been started by then never is; None means it may at any time.
+        kind: ``workflow`` for a function that suspends; empty for any other.
+        version: of a workflow, as its author declares it.
+        digest: of a workflow's code, where it was dispatched.
     """
 
     queue: str
@@ -48,6 +28,9 @@ class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
     tries: Int64 = 1
     due_at: Instant | None = None
     expires_at: Instant | None = None
+    kind: str = ""
+    version: Int64 = 0
+    digest: str = ""
 
 
 class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -275,6 +258,8 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         at_most_once: as in JobStarted.
         no_result: as in JobCompleted.
         result_until: as in JobCompleted.
+        workflow: what a workflow has recorded; None for any other job.
+        wakes_at: when a suspended workflow goes on by itself.
     """
 
     queue: str
@@ -317,6 +302,8 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     at_most_once: bool = False
     no_result: bool = False
     result_until: Instant | None = None
+    workflow: WorkflowMemo | None = None
+    wakes_at: Instant | None = None
 
 
 JOB_EVENTS = Codec(
@@ -334,4 +321,7 @@ JOB_EVENTS = Codec(
     JobRevived,
     JobMoved,
     JobCarried,
+    WorkflowAdvanced,
+    StepRecorded,
+    WorkflowBlocked,
 )

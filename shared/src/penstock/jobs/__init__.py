@@ -24,9 +24,11 @@ from penstock.jobs.errors import (
     PayloadTooLarge,
     RateLimitExceeded,
     Skip,
+    StepFailed,
     TimedOut,
     Undecryptable,
     UnknownJob,
+    WorkflowError,
     WrongResult,
 )
 from penstock.jobs.job_filter import JobFilter
@@ -39,7 +41,10 @@ from penstock.jobs.retry import Backoff
 from penstock.jobs.running.context import Context
 from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
+from penstock.jobs.workflows.coded.context import WorkflowContext
+from penstock.jobs.workflows.coded.workflow_type import workflow
 from penstock.jobs.workflows.graph_order import BadGraph
+from penstock.jobs.workflows.instances import WorkflowView
 from penstock.jobs.workflows.steps import Step
 
 __all__ = [
@@ -77,6 +82,7 @@ __all__ = [
     "Skip",
     "State",
     "Step",
+    "StepFailed",
     "StreamFull",
     "SyncClient",
     "Terms",
@@ -86,8 +92,12 @@ __all__ = [
     "Unique",
     "UnknownJob",
     "WithoutOverlapping",
+    "WorkflowContext",
+    "WorkflowError",
+    "WorkflowView",
     "WrongResult",
     "awaiting",
     "job",
     "schedule",
+    "workflow",
 ]

@@ -20,6 +20,8 @@
     ├── NoResult              a result that is not stored, or not any more
     ├── RateLimitExceeded     an attempt that came too early, where its limit says "fail"
     ├── CommitRefused         a name or a location is too long, or all of a job's are too much
+    ├── StepFailed            a step of a workflow that did not complete, raised at its await
+    ├── WorkflowError         code of a workflow that does what it must not
     └── IllegalTransition     an event that may not follow the record's state
     Verdict               raised inside a job or its middleware, instead of a result
     ├── Defer             it is retried later; the attempt does not count
@@ -121,6 +123,23 @@ class AmbiguousId(JobsError):
         lines += [f"and {len(ids) - most:,} more"] if len(ids) > most else []
         super().__init__("\n  ".join(lines))
         self.ids = ids
+
+
+class WorkflowError(JobsError):
+    """The code of a workflow does what it must not: awaits something else, or uses a key twice."""
+
+
+class StepFailed(JobsError):
+    """A step of a workflow did not complete; raised at its await.
+
+    Attributes:
+        key: of the step.
+        kind: of the error, as in ``JobView.error``; ``cancelled`` for a job that was cancelled.
+    """
+
+    def __init__(self, key: str, kind: str, message: str) -> None:
+        super().__init__(f"step {key!r}: {kind}: {message}")
+        self.key, self.kind = key, kind
 
 
 class IllegalTransition(JobsError):

@@ -56,7 +56,14 @@ class JobType(Generic[P, R]):
         store_result: False: what it returns is checked, and not stored.
         result_expires_seconds: how long its result is stored; 0: as long as its events.
         unreachable: why no worker can import the function, and what to do; empty if one can.
+        kind: ``workflow`` for one that suspends.
+        version: of a workflow.
+        digest: of a workflow's code.
     """
+
+    kind: ClassVar[str] = ""
+    version: int = 0
+    digest: str = ""
 
     def __init__(
         self,
@@ -91,13 +98,17 @@ class JobType(Generic[P, R]):
         self.made_in: object = None  # the execution of a module that marked it
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = inspect.signature(function)
-        self.takes_context, self.parameters = _split_context(name, self.signature)
+        self.takes_context, self.parameters = self._split()
         self._arguments = argument_struct(function, name, self.parameters)
         self._decoder = msgspec.msgpack.Decoder(self._arguments)
         self._fields = self._arguments.__struct_fields__
         hints = typing.get_type_hints(function)
         self._result = msgspec.msgpack.Decoder(hints.get("return", Any))
         self._checks_result = self._result.type is not Any
+
+    def _split(self) -> tuple[bool, list[inspect.Parameter]]:
+        """Whether the first parameter is the context, and the others."""
+        return _split_context(self.name, self.signature)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Call:
         """A call with these arguments.
@@ -212,6 +223,9 @@ class NamedJob:
     masked: tuple[str, ...] = field(default=(), kw_only=True)
 
     unreachable: ClassVar[str] = ""
+    kind: ClassVar[str] = ""
+    version: ClassVar[int] = 0
+    digest: ClassVar[str] = ""
     tries: ClassVar[int] = 0
     timeout_seconds: ClassVar[float] = 0.0
     retries: ClassVar[Retries] = Retries()

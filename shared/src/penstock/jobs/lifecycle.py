@@ -29,6 +29,7 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
+from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
     LifeCycle,
@@ -36,6 +37,7 @@ from penstock.jobs.event_store.event_sourcing import (
     shared_fields,
     values,
 )
+from penstock.jobs.workflows.coded import memo
 
 
 class State(StrEnum):
@@ -43,6 +45,7 @@ class State(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     RETRYING = "retrying"
+    SUSPENDED = "suspended"
     COMPLETED = "completed"
     DEAD = "dead"
     CANCELLED = "cancelled"
@@ -54,7 +57,8 @@ class State(StrEnum):
 
 _ENDED = frozenset({State.COMPLETED, State.DEAD, State.CANCELLED})
 _LIVE = tuple(state for state in State if state not in _ENDED)
-_STARTABLE = (State.SCHEDULED, State.WAITING, State.RETRYING)
+_QUEUED = (State.SCHEDULED, State.WAITING, State.RETRYING)
+_STARTABLE = (*_QUEUED, State.SUSPENDED)
 
 
 TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
@@ -68,8 +72,11 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((State.RUNNING,), JobReleased, State.WAITING, "its worker gave it back"),
     Edge((State.RUNNING,), JobRecovered, State.WAITING, "its worker was lost (retrying, if later)"),
     Edge((*_STARTABLE, State.RUNNING), JobDead, State.DEAD, "no tries left, or it cannot run"),
-    Edge(_STARTABLE, JobMoved, None, "a client moved it to another queue"),
+    Edge(_QUEUED, JobMoved, None, "a client moved it to another queue"),
     Edge(_LIVE, JobCancelled, State.CANCELLED, "a client or the orchestrator cancelled it"),
+    Edge((State.RUNNING,), StepRecorded, State.RUNNING, "a step inside of a workflow ended"),
+    Edge((State.RUNNING,), WorkflowAdvanced, State.SUSPENDED, "nothing of a workflow can go on"),
+    Edge((State.RUNNING,), WorkflowBlocked, State.SUSPENDED, "its code does not fit its history"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
 )
 
@@ -167,6 +174,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     result_until: datetime | None = None
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
+    workflow: WorkflowMemo | None = None
+    wakes_at: datetime | None = None
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -288,6 +297,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         dispatch_id=record.dispatch_id if record else "",
         tries=event.tries,
         void_before=sequence if event.changed else record.void_before if record else 0,
+        workflow=record.workflow if record else None,
     )
 
 
@@ -363,7 +373,7 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
             return {"error": event.error, "finished_at": event.at}
         case JobCancelled():
             return {"finished_at": event.at}
-    return {}
+    return memo.changes(record.workflow, event)
 
 
 def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[str, Any]:

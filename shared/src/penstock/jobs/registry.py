@@ -143,8 +143,7 @@ def job(
             store_result=store_result,
             result_expires_seconds=result_expires_seconds,
         )
-        _check_not_hidden(kind)
-        REGISTRY[kind.name] = kind
+        register(kind)
         if schedule:
             _declare(kind, schedule)
         return kind
@@ -183,6 +182,12 @@ def _check_result_terms(store_result: bool, expires_seconds: float) -> None:
         raise ValueError(
             f"result_expires_seconds: found {expires_seconds:g}, expected 1 s to a year, or 0"
         )
+
+
+def register(kind: JobType[Any, Any]) -> None:
+    """Lets messages name it. Raises ValueError: its module has another job of this name."""
+    _check_not_hidden(kind)
+    REGISTRY[kind.name] = kind
 
 
 def _check_not_hidden(kind: JobType[Any, Any]) -> None:

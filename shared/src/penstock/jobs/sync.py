@@ -22,6 +22,7 @@ from penstock.jobs.queues.pauses import QueuePauses
 from penstock.jobs.reading.client import Jobs
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
+from penstock.jobs.workflows.instances import Workflows
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -122,6 +123,14 @@ class SyncOpenBatch:
         """See :meth:`OpenBatch.add`."""
         ids: list[str] = self._run(self._batch.add(calls, queue=queue))
         return ids
+
+
+class SyncWorkflows(Blocking):
+    """See :class:`Workflows`."""
+
+    get = blocking(Workflows.get)
+    signal = blocking(Workflows.signal)
+    cancel = blocking(Workflows.cancel)
 
 
 class SyncGraphs(Blocking):
@@ -242,6 +251,7 @@ class SyncClient(Blocking):
         super().__init__(client, self.call)
         self.batches = SyncBatches(client.batches, self.call)
         self.graphs = SyncGraphs(client.graphs, self.call)
+        self.workflows = SyncWorkflows(client.workflows, self.call)
         self.schedules = SyncSchedules(client.schedules, self.call)
         self.dead = SyncDeadLetters(client.dead, self.call)
         self.bulk = SyncBulk(client.bulk, self.call)

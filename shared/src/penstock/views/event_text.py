@@ -79,6 +79,12 @@ from penstock.events.worker import (
     WorkerStopped,
     WorkerStuck,
 )
+from penstock.events.workflow import (
+    SignalReceived,
+    StepRecorded,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+)
 from penstock.views.wording import clock, memory, seconds
 
 
@@ -189,6 +195,8 @@ def _counts(counts: Counts) -> str:
     )
 
 
+_STEPS_SHOWN = 5
+
 _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobDispatched: _dispatched,
     JobStarted: _started,
@@ -211,6 +219,18 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobRevived: _revived,
     JobMoved: _moved,
     JobCarried: lambda event: f"{event.state}; earlier events have left the log",
+    WorkflowAdvanced: lambda event: ", ".join(
+        [f"waits for {step.kind} {step.key}" for step in event.scheduled[:_STEPS_SHOWN]]
+        + [f"and {rest} more" for rest in [len(event.scheduled) - _STEPS_SHOWN] if rest > 0]
+        or ["waits as before"]
+    ),
+    StepRecorded: lambda event: (
+        f"{event.inline.key}: {event.inline.error.message}"
+        if event.inline.error
+        else str(event.inline.key)
+    ),
+    WorkflowBlocked: lambda event: str(event.reason),
+    SignalReceived: lambda event: str(event.signal),
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),
     BatchClosed: lambda _: "no more jobs from outside",

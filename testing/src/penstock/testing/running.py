@@ -22,6 +22,7 @@ from penstock.jobs.schedules import schedule
 from penstock.measuring.job_series import JobSeries
 from penstock.orchestrator.hooks.runner import HookRunner
 from penstock.orchestrator.scheduling.ticker import Ticker
+from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.memory.bus import MemoryBus
@@ -53,6 +54,7 @@ class Run:
         self._cron = client.schedules
         self._ticker = Ticker(bus.client(), self._subjects, "testing")
         self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=_later)
+        self._suspended = SuspendedWorkflows(bus.client(), self._subjects, client)
         job_hooks = {name: hook for name, hook in settings.hooks.items() if hook.job}
         hook_jobs = frozenset(hook.job for hook in job_hooks.values())
         self._hooks = [
@@ -69,7 +71,10 @@ class Run:
         background = [
             asyncio.create_task(work)
             for work in (
-                *(self._workflows.follow(), self._ticker.follow(), self._ticker.run()),
+                self._workflows.follow(),
+                self._suspended.follow(),
+                self._ticker.follow(),
+                self._ticker.run(),
                 *(hook.follow(lambda: True) for hook in self._hooks),
             )
         ]
@@ -109,6 +114,8 @@ class Run:
         before = self._last(self._subjects.events())
         for name in tuple(self._workflows.unfinished):
             await self._workflows.settle(name)
+        if await self._wakes():
+            return True
         if self._last(self._subjects.events()) != before:
             return True
         retries = [
@@ -117,6 +124,16 @@ class Run:
         for retry in retries:
             self._bus.fire(retry.subject)
         return bool(retries)
+
+    async def _wakes(self) -> bool:
+        """Whether a suspended workflow goes on."""
+        before = self._last_queued()
+        await self._suspended.round(self._bus.client().now())
+        return self._last_queued() != before
+
+    def _last_queued(self) -> int:
+        messages = self._bus.stored(self._subjects.jobs_stream, self._subjects.queue("*"))
+        return messages[-1].sequence if messages else 0
 
     def _waiting(self) -> set[str]:
         """Queues that hold messages, taken ones too."""
@@ -132,9 +149,11 @@ class Run:
         return any(schedule.step(record, now) or record.firing for record in await self._cron.all())
 
     def _follows(self) -> bool:
-        """Whether batches, graphs and hooks have not yet seen all that concerns them."""
+        """Whether batches, graphs, workflows and hooks have not yet seen all that concerns them."""
         return any(
-            self._last(pattern) > self._workflows.position for pattern in self._workflows.patterns()
+            self._last(pattern) > follower.position
+            for follower in (self._workflows, self._suspended)
+            for pattern in follower.patterns()
         ) or any(
             self._last(pattern) >= hook.position
             for hook in self._hooks

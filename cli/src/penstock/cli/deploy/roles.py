@@ -82,6 +82,8 @@ _DISPATCHES = (
     "notices.cancel.*",
 )
 
+_SIGNALS = "events.workflow.*.SignalReceived"
+
 CARRIED = tuple(f"events.{noun}.*.{noun.capitalize()}Carried" for noun in ("job", "batch", "graph"))
 """Events that count when all earlier ones have left the log."""
 RETRIED = (
@@ -143,6 +145,7 @@ ROLES: dict[str, Role] = {
         about="runs jobs, which may dispatch others",
         publishes=(
             *_DISPATCHES,
+            _SIGNALS,
             "beats.worker.>",
             "dead.*.*",
             "checkpoints.*",
@@ -190,7 +193,7 @@ ROLES: dict[str, Role] = {
     ),
     "dispatcher": Role(
         about="an application that dispatches jobs and waits for results",
-        publishes=_DISPATCHES,
+        publishes=(*_DISPATCHES, _SIGNALS),
         listens=_AWAITS,
         # of JOBS why a job was handed on: the calls in it are in EVENTS, too
         reads=("EVENTS", "KEYS", "CHECKPOINTS", "DEAD", "JOBS"),
@@ -199,6 +202,7 @@ ROLES: dict[str, Role] = {
         about="a person with the command line",
         publishes=(
             *_DISPATCHES,
+            _SIGNALS,
             "dead.*.*",
             "events.queue.*.*",
             "state.pause.*",

@@ -31,6 +31,7 @@ from penstock.orchestrator.scheduling.cancelled_schedules import CancelledSchedu
 from penstock.orchestrator.scheduling.foreign_schedules import ForeignSchedules
 from penstock.orchestrator.scheduling.ticker import Ticker
 from penstock.orchestrator.scheduling.timers import Timers
+from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime import service_process
 from penstock.runtime.poison_messages import skipping_poison
@@ -85,6 +86,8 @@ class Orchestrator:
             self._bus, running.settings, self._client, running.source, running.meters
         )
         self.workflows = WorkflowTracker(self._bus, self._subjects, self._client)
+        self.suspended = SuspendedWorkflows(self._bus, self._subjects, self._client, after_seconds)
+        self._suspended_cursor = Cursor(self._bus, self._subjects, "workflows")
         self.ticker = Ticker(self._bus, self._subjects, running.source)
         self._timers = Timers(self._bus, self._subjects, running.pause)
         self._cancelled = CancelledSchedules(self._bus, self._subjects, running.pause)
@@ -101,6 +104,7 @@ class Orchestrator:
             running.source,
             self.workflows,
             self.table.dead_letters_from,
+            self.suspended.awaits,
         )
 
     async def run(self) -> None:
@@ -111,6 +115,8 @@ class Orchestrator:
         self._follow_from(position.sequence)
         self._service.spawn(self.workflows.follow(), "batches and graphs")
         self._service.spawn(self.workflows.act(), "workflow steps")
+        self._service.spawn(self.suspended.follow(), "suspended workflows")
+        self._service.spawn(self.suspended.act(), "wake-ups")
         self._service.spawn(self.history.run(self._service), "history")
         self._service.spawn(self._hooks.run(self._service), "hooks")
         self._service.spawn(self.ticker.follow(), "schedules")
@@ -138,8 +144,7 @@ class Orchestrator:
         self._service.checks.require("event log", self._why_not_following)
         await self._service.stopping.wait()
         with suppress(BusError):
-            await self._cursor.keep(self.position)
-            await self.workflows.keep()
+            await self._keep_positions()
 
     @property
     def position(self) -> Position:
@@ -152,6 +157,7 @@ class Orchestrator:
         while True:
             try:
                 await self.workflows.load()
+                self.suspended.resume((await self._suspended_cursor.load()).sequence)
                 return await self._cursor.load()
             except BusError as error:
                 log.warning("waiting for the broker: %s", error)
@@ -209,8 +215,12 @@ class Orchestrator:
     async def _keep(self) -> None:
         while await self._service.pause(_KEEP_SECONDS):
             with suppress(BusError):  # it is tried again; the reconciling loop logs it
-                await self._cursor.keep(self.position)
-                await self.workflows.keep()
+                await self._keep_positions()
                 # The one that shortens the log does not fall behind its own removals.
                 if not self.history.leads:
                     await self.workflows.look_for_gap()
+
+    async def _keep_positions(self) -> None:
+        await self._cursor.keep(self.position)
+        await self._suspended_cursor.keep(Position(sequence=self.suspended.cursor()))
+        await self.workflows.keep()

@@ -31,6 +31,7 @@ from penstock.worker.orphan import Orphan
 from penstock.worker.output.job_output import JobOutput
 from penstock.worker.output.stored_lines import stored_lines
 from penstock.worker.reports import Reporter
+from penstock.worker.running.advances import Advances
 from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
@@ -41,6 +42,7 @@ from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.running.slots import SlotRunner
+from penstock.worker.running.suspensions import Suspensions
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 from penstock.worker.upkeep import Upkeep
@@ -123,7 +125,8 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
     output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
-    functions = Functions(partial(RunContext, services), pool_gates, output)
+    advances = Advances(bus, claims.joblog, services.client.dispatcher, services.loop)
+    functions = Functions(partial(RunContext, services), pool_gates, output, advances)
     runner: JobRunner
     if slots == 1:
         runner = Runner(functions, running, claim_deadline=claim_deadline, pulse=pulse)
@@ -139,7 +142,8 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     in_flight = InFlightJobs(claims, runner, changed)
 
     # --- recording and ending
-    recorder = Recorder(bus, claims, jobs.max_payload_bytes)
+    suspensions = Suspensions(bus, claims.joblog, services.client.dispatcher.sender)
+    recorder = Recorder(bus, claims, jobs.max_payload_bytes, suspensions)
     reporter = Reporter(
         bus,
         assignment,

@@ -98,7 +98,8 @@ class Reporter:
 
     def finished(self, jobs: Sequence[FinishedJob]) -> None:
         for job, outcome in jobs:
-            if outcome.verdict is not None:  # it did not run: its time is no measurement
+            # What was deferred or skipped did not run: its time is no measurement.
+            if outcome.verdict is not None and not outcome.is_advance:
                 continue
             tally = self._tally(job.queue)
             tally.failed += outcome.error is not None

@@ -16,7 +16,7 @@ from penstock.config.topology import PRIORITIES, Priority, in_lane, with_lanes
 from penstock.events.envelope import MalformedEvent, check_instant, new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import check_name
-from penstock.jobs import registry
+from penstock.jobs import derived_ids, registry
 from penstock.jobs.errors import BadTime, JobRefused, PayloadTooLarge, UnknownJob
 from penstock.jobs.job_type import Call, JobType, NamedJob
 from penstock.jobs.payloads import encryption, payload
@@ -138,6 +138,8 @@ class JobFactory:
             name = f"{call.name}(...)" if isinstance(call, JobType | NamedJob) else "my_job(...)"
             raise JobRefused(f"dispatch takes a call, {name}, found {call!r}")
         job_type, job_id = call.job, terms.job_id or new_id()
+        if job_type.kind:
+            derived_ids.check_owner_id(job_type.kind, job_id)
         if self._for_other_processes and job_type.unreachable:
             raise UnknownJob(f"{job_type.name}: {job_type.unreachable}")
         queue = self._queue(call, terms)
@@ -163,6 +165,9 @@ class JobFactory:
             tries=terms.tries or job_type.tries,
             due_at=terms.due_at,
             expires_at=terms.expires_at,
+            kind=job_type.kind,
+            version=job_type.version,
+            digest=job_type.digest,
         )
 
     def _payload(
@@ -221,6 +226,11 @@ class JobFactory:
     def _sealed(self, call: Call, terms: Terms, plain: payload.Payload) -> payload.Payload:
         if not (terms.sealed or self.seals(call)):
             return plain
+        if call.job.kind:  # what it records is not sealed
+            raise JobRefused(
+                f"{call.job.name}: a {call.job.kind} cannot be encrypted yet; dispatch it from a "
+                "client without encryption.every_job"
+            )
         about = encryption.about_arguments(plain, template=terms.template, takes=terms.takes)
         sealed = self.ring.seal(call.arguments, about)
         return msgspec.structs.replace(plain, arguments=msgspec.Raw(sealed))

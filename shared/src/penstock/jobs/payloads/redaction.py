@@ -143,13 +143,13 @@ def event(tree: Any) -> Any:
 
 
 def _shown(key: str, value: Any) -> Any:
-    if key not in ("payload", "result") or not isinstance(value, str):
+    if key not in ("payload", "result", "value") or not isinstance(value, str):
         return event(value)
     try:
         body = b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         return value
-    if key == "result":  # which of its fields are masked is not known here
+    if key != "payload":  # which of its fields are masked is not known here
         return f"({len(body)} bytes; see 'penstock job show')"
     return arguments(body)
 

@@ -190,9 +190,12 @@ def follow_up(
     subjects: Subjects, record: JobRecord, now: datetime, trace: Mapping[str, str]
 ) -> Outgoing | None:
     """What must exist outside the event log for a job in this state; None for nothing."""
-    if record.state in (State.SCHEDULED, State.RETRYING) and record.available_at > now:
+    if record.state is State.SUSPENDED and record.wakes_at is None:
+        return None  # the orchestrator stores it once what the workflow waits for has ended
+    later = (State.SCHEDULED, State.RETRYING, State.SUSPENDED)
+    if record.state in later and record.available_at > now:
         return scheduled(subjects, record, trace)
-    if record.state in (State.SCHEDULED, State.RETRYING, State.WAITING):
+    if record.state in (*later, State.WAITING):
         return ready(subjects, record, trace)
     if record.state is State.DEAD:
         return dead_letter(subjects, record, trace)

@@ -86,7 +86,11 @@ class Jobs:
         )
         listed = await newest_jobs(self._bus, self._subjects, wanted, limit, self._ring)
         waiting = [view for view in listed if view.state is State.WAITING][:_MOST_ASKED]
-        reasons = await asyncio.gather(*(self._handed_on.read(view.record) for view in waiting))
+        # the first one shows whether this key may look
+        reasons = [await self._handed_on.read(view.record) for view in waiting[:1]]
+        reasons += await asyncio.gather(
+            *(self._handed_on.read(view.record) for view in waiting[1:])
+        )
         by_id = {view.id: why for view, why in zip(waiting, reasons, strict=True) if why}
         jobs = (replace(view, handed_on=by_id.get(view.id)) for view in listed)
         return dataclasses.replace(listed, jobs=tuple(jobs)) if by_id else listed

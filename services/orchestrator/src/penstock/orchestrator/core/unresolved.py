@@ -98,10 +98,16 @@ AWAITED = {
     "JobDead": Awaits.DEAD_LETTER,
     "JobStarted": None,
     "JobCancelled": None,
+    "WorkflowAdvanced": None,
+    "WorkflowBlocked": None,
 }
 """What each event calls for; None: it shows that what was called for before has had its effect.
 
 Other events (completions, progress) come after one of these and need not be read."""
+
+
+_SUSPENDED = ("WorkflowAdvanced", "WorkflowBlocked")
+"""With a timer these call for its schedule."""
 
 
 class Unresolved:
@@ -160,7 +166,7 @@ class Unresolved:
             and (step.carried_from or step.sequence) < self._dead_letters_from
         ):
             return
-        if awaits is Awaits.QUEUE_MESSAGE and step.due_at is not None:
+        if step.due_at is not None and (awaits is Awaits.QUEUE_MESSAGE or step.event in _SUSPENDED):
             awaits = Awaits.SCHEDULE
         if awaits is not None:
             self._add(Entry(step, awaits, self.patience_seconds))

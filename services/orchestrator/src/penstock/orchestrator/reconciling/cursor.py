@@ -25,12 +25,16 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cursor:
-    """The stored position; a double reconciler that writes an older one does no harm."""
+    """The stored position; a double reconciler that writes an older one does no harm.
 
-    def __init__(self, bus: Bus, subjects: Subjects) -> None:
+    Args:
+        name: of who reads on from it.
+    """
+
+    def __init__(self, bus: Bus, subjects: Subjects, name: str = "orchestrator") -> None:
         self._bus = bus
         self._stream = subjects.state_stream
-        self._subject = subjects.state("cursor", "orchestrator")
+        self._subject = subjects.state("cursor", name)
         self._kept: Position | None = None
 
     async def load(self) -> Position:

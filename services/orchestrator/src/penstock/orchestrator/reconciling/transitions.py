@@ -33,6 +33,7 @@ class _Carried(msgspec.Struct):
     state: str
     changed_by: Int64
     available_at: Instant
+    wakes_at: Instant | None = None
 
 
 _EVENT_OF = {
@@ -40,6 +41,7 @@ _EVENT_OF = {
     State.SCHEDULED: "JobRetrying",
     State.RETRYING: "JobRetrying",
     State.RUNNING: "JobStarted",
+    State.SUSPENDED: "WorkflowAdvanced",
     State.DEAD: "JobDead",
     State.COMPLETED: "JobCancelled",
     State.CANCELLED: "JobCancelled",
@@ -97,16 +99,17 @@ def _carried_step(stored: Stored, fields: _Fields) -> Step | None:
     try:
         carried = _decode_carried(stored.body)
         check_instant("available_at", carried.available_at)
+        check_instant("wakes_at", carried.wakes_at)
         event = _EVENT_OF[State(carried.state)]
     except ValueError:  # a state of a later version
         return None
-    is_later = event == "JobRetrying"
+    due_at = {"JobRetrying": carried.available_at, "WorkflowAdvanced": carried.wakes_at}.get(event)
     return Step(
         job_id=fields.job_id,
         event=event,
         sequence=stored.sequence,
         at=stored.at.timestamp(),
         queue=fields.queue,
-        due_at=carried.available_at.timestamp() if is_later else None,
+        due_at=due_at.timestamp() if due_at else None,
         carried_from=carried.changed_by,
     )

@@ -84,6 +84,7 @@ class History:
 
     Args:
         dead_letters_from: returns up to which event dead letters have been looked after.
+        is_awaited: whether a suspended workflow may still take a job's result, by its id.
 
     Attributes:
         carried: events stored in place of others.
@@ -98,7 +99,9 @@ class History:
         source: str,
         workflows: WorkflowTracker,
         dead_letters_from: Callable[[], int],
+        is_awaited: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        self._is_awaited = is_awaited
         self._bus, self._source, self._workflows = bus, source, workflows
         self._subjects = Subjects(settings.prefix)
         self._stream = self._subjects.events_stream
@@ -251,9 +254,11 @@ class History:
         return window.is_kept(record, self._dead_letters_from(), self._is_needed)
 
     def _is_needed(self, job_id: str) -> bool:
-        """Whether a later step of a graph that has not ended may take this job's result."""
+        """Whether a graph or workflow that has not ended may still take this job's result."""
         step = derived_ids.step(job_id)
-        return step is not None and ("graph", step[0]) in self._workflows.unfinished
+        if step is None:
+            return False
+        return ("graph", step[0]) in self._workflows.unfinished or self._is_awaited(job_id)
 
     # --- reading ----------------------------------------------------------------------------------
     async def _read(self, extent: Extent, begins: int) -> tuple[list[Stored], list[Stored]]:

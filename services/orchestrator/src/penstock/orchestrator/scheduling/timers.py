@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing
 from penstock.events.subjects import Subjects
+from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.core.unresolved import Step
 
 log = logging.getLogger("penstock.orchestrator")
@@ -75,8 +76,8 @@ class Timers:
         schedule = self._subjects.schedule(queue, job_id)
         with suppress(BusError):  # it has fired, or the broker does it
             kept = await self._bus.last(self._subjects.jobs_stream, schedule)
-            if kept is None:
-                return
+            if kept is None or (queue_messages.due_at(kept.headers) or 0.0) > self._bus.now():
+                return  # it has fired, or was replaced by a later one
             headers = {
                 **kept.headers, "Nats-Schedule-Next": "purge", "Nats-Scheduler": schedule
             }  # fmt: skip

@@ -59,6 +59,8 @@ def settle(
             )
             due = record.available_at <= now
             return Action.START if own and due else Action.FOLLOW_UP
+        case State.SUSPENDED:  # made for an earlier wait: what it announced was taken note of
+            return Action.DROP if made_from < record.changed_by else Action.START
     if record.message not in (0, message):
         return Action.DROP  # its own message is still claimed, or comes again
     if record.state is State.WAITING:

@@ -20,7 +20,8 @@ from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_resul
 from penstock.worker.middleware import gates as middleware
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.output.job_output import JobOutput
-from penstock.worker.running.outcome import Outcome
+from penstock.worker.running.advances import Advances
+from penstock.worker.running.outcome import Blocked, Outcome, Suspended
 from penstock.worker.running.running_jobs import ThreadRun
 
 log = logging.getLogger("penstock.worker")
@@ -35,20 +36,29 @@ class Functions:
         make_context: gives a held job its :class:`penstock.jobs.Context`.
         gates: the middleware that jobs run inside; None for none.
         output: what jobs write while they run; None leaves it as it is.
+        advances: runs workflows.
     """
 
     def __init__(
-        self, make_context: MakeContext, gates: Gates | None, output: JobOutput | None = None
+        self,
+        make_context: MakeContext,
+        gates: Gates | None,
+        output: JobOutput | None = None,
+        advances: Advances | None = None,
     ) -> None:
         self._make_context, self._gates, self._output = make_context, gates, output
+        self._advances = advances
 
     def writing(self, job: ClaimedJob) -> AbstractContextManager[None]:
         """A block in which what is written in this thread or task belongs to the job."""
         return self._output.of(job) if self._output else nullcontext()
 
-    def call(self, job: ClaimedJob, run: ThreadRun) -> bytes:
-        """The encoded result, in the job's own thread. Raises what the function raises."""
-        return _encoded(job, self._call(job, run))
+    def call(self, job: ClaimedJob, run: ThreadRun) -> Outcome:
+        """What the function returns, in the job's own thread. Raises what the function raises."""
+        returned = self._call(job, run)
+        if isinstance(returned, Suspended | Blocked):
+            return Outcome(verdict=returned)
+        return Outcome(result=_encoded(job, returned))
 
     def _call(self, job: ClaimedJob, run: ThreadRun) -> Any:
         if self._has_middleware(job):
@@ -81,6 +91,8 @@ class Functions:
 
     def _bare_call(self, job: ClaimedJob, context: Any = None) -> Callable[[], Any]:
         kind = job.kind
+        if kind.kind and self._advances is not None:
+            return partial(self._advances.run, job)
         call = partial(kind.function, **job.arguments)
         if kind.takes_context:
             return partial(call, self._make_context(job) if context is None else context)

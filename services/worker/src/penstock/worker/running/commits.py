@@ -39,7 +39,7 @@ class Commits:
         """What was committed under this name, by whichever attempt. Raises Cancelled."""
         while True:
             try:
-                record = await self._record(job)
+                record = await own_record(self._joblog, job)
             except BusError as error:
                 await self._wait(job, error)
                 continue
@@ -66,7 +66,7 @@ class Commits:
             if job.appending is not None and not job.appending.done():
                 await asyncio.wait([job.appending])
             try:
-                record = await self._record(job)
+                record = await own_record(self._joblog, job)
                 if name in record.commits:  # also its own, whose answer was lost
                     return record.commits[name]
                 check_size(record.commits, name, location)
@@ -80,20 +80,6 @@ class Commits:
             except BusError as error:
                 await self._wait(job, error)
 
-    async def _record(self, job: ClaimedJob) -> JobRecord:
-        """The job by its events, while it is this attempt's. Raises Cancelled, BusError."""
-        try:
-            record = await self._joblog.read_checked(job.id)
-        except UnreadableJob as error:
-            log.error("%s", error)
-            raise Cancelled from error
-        if record is None or record.state is not State.RUNNING or record.token != job.token:
-            raise Cancelled
-        if job.lost:
-            raise Cancelled
-        job.sequence = max(job.sequence, record.sequence)
-        return record
-
     # No retry helper: without end while the attempt is this worker's, and each try reads anew
     # whether it still is.
     async def _wait(self, job: ClaimedJob, error: BusError) -> None:
@@ -102,6 +88,21 @@ class Commits:
         if job.lost:
             raise Cancelled from error
         await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def own_record(joblog: JobLog, job: ClaimedJob) -> JobRecord:
+    """A job by its events, while it is this attempt's. Raises Cancelled, BusError."""
+    try:
+        record = await joblog.read_checked(job.id)
+    except UnreadableJob as error:
+        log.error("%s", error)
+        raise Cancelled from error
+    if record is None or record.state is not State.RUNNING or record.token != job.token:
+        raise Cancelled
+    if job.lost:
+        raise Cancelled
+    job.sequence = max(job.sequence, record.sequence)
+    return record
 
 
 def check_size(commits: Mapping[str, str], name: str, location: str) -> None:

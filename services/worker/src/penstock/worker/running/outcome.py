@@ -9,8 +9,28 @@ import msgspec
 
 from penstock.events.job import JobError, SparkCost
 from penstock.jobs.errors import Verdict
+from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.retry import Outlook
+from penstock.jobs.workflows.coded.nodes import Suspension
 from penstock.worker.claiming.claimed_job import ClaimedJob
+
+
+class Suspended(Verdict):
+    """A workflow waits: nothing of it can go on.
+
+    Args:
+        suspension: what it waits for.
+        number: of the advance.
+        record: the job before it.
+    """
+
+    def __init__(self, suspension: Suspension, number: int, record: JobRecord) -> None:
+        super().__init__("suspended")
+        self.suspension, self.number, self.record = suspension, number, record
+
+
+class Blocked(Verdict):
+    """The code of a workflow does not fit what it has recorded."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +65,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_success(self) -> bool:
         return self.error is None and self.verdict is None
+
+    @property
+    def is_advance(self) -> bool:
+        """Whether it is one of a workflow, which waits now."""
+        return isinstance(self.verdict, Suspended)
 
 
 class FinishedJob(NamedTuple):

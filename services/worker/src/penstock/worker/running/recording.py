@@ -42,7 +42,8 @@ from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
-from penstock.worker.running.outcome import FinishedJob, Outcome
+from penstock.worker.running.outcome import Blocked, FinishedJob, Outcome, Suspended
+from penstock.worker.running.suspensions import Suspensions
 
 log = logging.getLogger("penstock.worker")
 
@@ -59,7 +60,14 @@ class Refusal(Enum):
 class Recorder:
     """Turns finished jobs into events, whatever the broker does meanwhile."""
 
-    def __init__(self, bus: Bus, claims: Claims, max_result_bytes: int) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        claims: Claims,
+        max_result_bytes: int,
+        suspensions: Suspensions | None = None,
+    ) -> None:
+        self._suspensions = suspensions
         self._bus, self._claims, self._joblog = bus, claims, claims.joblog
         self._checkpoints = Checkpoints(bus, self._joblog.subjects, max_result_bytes)
         self._max_result_bytes = max_result_bytes
@@ -95,7 +103,9 @@ class Recorder:
         return outcome if result is outcome.result else replace(outcome, result=result)
 
     async def _other(self, job: ClaimedJob, outcome: Outcome) -> None:
-        if outcome.verdict is not None:
+        if isinstance(outcome.verdict, Suspended | Blocked) and self._suspensions:
+            await self._suspended(job, outcome, self._suspensions)
+        elif outcome.verdict is not None:
             event = ended_by_itself(
                 job_id=job.id,
                 function=job.payload.function,
@@ -111,6 +121,20 @@ class Recorder:
             await self._yielded(job)
         else:
             await self._failed(job, outcome)
+
+    async def _suspended(self, job: ClaimedJob, outcome: Outcome, suspensions: Suspensions) -> None:
+        """A workflow waits: first the event, then its steps and its timer, then the message."""
+        event = suspensions.event(job, outcome)
+        try:
+            is_stored = await suspensions.store_at_once(job, event, outcome)
+        except PayloadTooLarge as refusal:
+            error = JobError(kind="advance-too-large", message=f"too many steps at once: {refusal}")
+            await self._failed(job, replace(outcome, verdict=None, error=error, outlook=FINAL))
+            return
+        if is_stored:
+            await self._bus.ack([job.delivery])
+        elif await self._record_patiently(job, (event,), "suspended"):
+            await suspensions.dispatch_steps(job, event)
 
     async def _yielded(self, job: ClaimedJob) -> None:
         """Interrupted by the platform. If this cannot be stored now, the next owner stores it."""

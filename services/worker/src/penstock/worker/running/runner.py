@@ -196,7 +196,7 @@ def _attempt(job: ClaimedJob, run: ThreadRun, functions: Functions, begun_at: fl
         try:
             run.begin(job, begun_at)
             with span(job) as job.live.span:
-                outcome = Outcome(result=functions.call(job, run))
+                outcome = functions.call(job, run)
         except Verdict as verdict:
             outcome = Outcome(verdict=verdict)
         except BaseException as error:  # an author may raise anything, SystemExit included

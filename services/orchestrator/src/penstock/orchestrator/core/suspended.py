@@ -1,0 +1,97 @@
+"""Suspended workflows as the orchestrator follows them: ends in, who goes on out. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from penstock.events.workflow import ScheduledStep, WaitGroup, WorkflowAdvanced
+from penstock.jobs.workflows.coded.memo import goes_on
+
+_MOST_DOUBLINGS = 12
+
+
+class SuspendedWorkflow:
+    """One that waits, as of its last advance.
+
+    Attributes:
+        sequence: of the event of that advance.
+        number: of that advance.
+        wait: what it waits for.
+        jobs: number of each open step that is a job, by key.
+        signals: number and name of each open wait for a signal, by key.
+        ended: number of each open step that has ended, and whether it completed.
+        check_at: POSIX seconds; what is known of it is then compared with the log.
+        is_woken: its queue message was stored.
+        is_over: it was cancelled: its steps are to be, too.
+    """
+
+    def __init__(self, sequence: int, number: int, check_at: float) -> None:
+        self.sequence, self.number, self.check_at = sequence, number, check_at
+        self.wait: tuple[WaitGroup, ...] = ()
+        self.jobs: dict[str, int] = {}
+        self.signals: dict[str, tuple[int, str]] = {}
+        self.ended: dict[int, bool] = {}
+        self.checks = 0
+        self.is_woken = self.is_over = False
+
+    def advance(self, event: WorkflowAdvanced, sequence: int, check_at: float) -> bool:
+        """The next advance; False where another lies in between, so that it must be read anew."""
+        is_next = event.number == self.number + 1
+        self.sequence, self.number, self.wait = sequence, event.number, event.wait
+        self.check_at, self.checks, self.is_woken = check_at, 0, False
+        for resolution in event.consumed:
+            self._forget(resolution.key)
+        given_up = set(event.cancelled)
+        for key in [key for key, n in self.jobs.items() if n in given_up]:
+            self._forget(key)
+        self._add(event.scheduled)
+        return is_next
+
+    def _add(self, steps: Iterable[ScheduledStep]) -> None:
+        for step in steps:
+            if step.kind == "job":
+                self.jobs[step.key] = step.n
+            elif step.kind == "signal":
+                self.signals[step.key] = step.n, step.digest
+
+    def _forget(self, key: str) -> None:
+        n = self.jobs.pop(key, None)
+        if n is not None:
+            self.ended.pop(n, None)
+        self.signals.pop(key, None)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it can go on, and was not woken yet."""
+        return not self.is_woken and not self.is_over and goes_on(self.wait, self.ended)
+
+    @property
+    def has_living_jobs(self) -> bool:
+        """Whether a job is open whose end was not seen."""
+        return any(n not in self.ended for n in self.jobs.values())
+
+    def see_end(self, n: int, *, completed: bool) -> None:
+        """The job of a step ended."""
+        self.ended[n] = completed
+
+    def see_requeue(self, n: int) -> None:
+        """The job of a step lives again."""
+        self.ended.pop(n, None)
+
+    def see_all(
+        self, steps: Iterable[ScheduledStep], ended: Mapping[int, bool], signals: Iterable[str]
+    ) -> None:
+        """What is open, how it stands in the log, and which signals are unread."""
+        self.jobs, self.signals, self.ended = {}, {}, dict(ended)
+        self._add(steps)
+        unread = Counter(signals)
+        for n, name in sorted(self.signals.values()):
+            if unread[name] > 0:
+                unread[name] -= 1
+                self.ended[n] = True
+
+    def checked(self, now: float, patience_seconds: float) -> None:
+        """It was compared with the log: the next time after twice as long."""
+        self.check_at = now + patience_seconds * 2 ** min(self.checks, _MOST_DOUBLINGS)
+        self.checks += 1

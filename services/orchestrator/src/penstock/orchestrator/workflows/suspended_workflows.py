@@ -1,0 +1,320 @@
+"""Wakes suspended workflows when what they wait for has come, and dispatches steps left out.
+
+What this process holds follows the log, and only says where to look: before anything is stored, the
+workflow is read again. So a wake-up may come twice or from two orchestrators: the second message
+loses at the compare-and-set of the worker that takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from penstock.bus import bounded
+from penstock.bus.protocol import Bus, BusError, Stored, WrongSequence
+from penstock.events.envelope import UnknownEvent
+from penstock.events.job import JOB_EVENTS, JobCarried
+from penstock.events.subjects import Subjects
+from penstock.events.workflow import (
+    INBOX_EVENTS,
+    ScheduledStep,
+    SignalReceived,
+    WorkflowAdvanced,
+    WorkflowMemo,
+)
+from penstock.jobs import derived_ids, lifecycle
+from penstock.jobs.client import Client
+from penstock.jobs.event_store import event_log
+from penstock.jobs.event_store.event_log import read_event
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded.step_jobs import step_events
+from penstock.orchestrator.core.suspended import SuspendedWorkflow
+from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
+from penstock.runtime.limited_log import LimitedLog
+from penstock.runtime.tasks import within
+
+log = logging.getLogger("penstock.orchestrator")
+
+_ROUND_SECONDS = 0.25
+_LOOK_SECONDS = 1.0
+_AT_ONCE = 100
+_SUSPENDING = (WorkflowAdvanced.__name__, JobCarried.__name__)
+_ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
+_REQUEUED = "JobRevived"
+
+
+class SuspendedWorkflows:
+    """All that wait.
+
+    Args:
+        client: dispatches their steps; its source is that of their events.
+        after_seconds: how long the worker that stored an advance may take to dispatch its steps.
+
+    Attributes:
+        position: sequence up to which the log was read.
+        unfinished: those that have not ended, by id.
+    """
+
+    def __init__(
+        self, bus: Bus, subjects: Subjects, client: Client, after_seconds: float = 10.0
+    ) -> None:
+        self._bus, self._subjects, self._client = bus, subjects, client
+        self._log = JobLog(bus, subjects, client.dispatcher.source)
+        self._cancelling = InstructionExecutor(bus, subjects, client)
+        self._after_seconds = after_seconds
+        self._skipped = LimitedLog(log)
+        self._woken = asyncio.Event()
+        self._touched: set[str] = set()
+        self._unknown: set[str] = set()
+        self._next_check = 0.0
+        self.position = 0
+        self.unfinished: dict[str, SuspendedWorkflow] = {}
+
+    def awaits(self, job_id: str) -> bool:
+        """Whether a job is a step of one that has not ended."""
+        step = derived_ids.step(job_id)
+        return step is not None and step[0] in self.unfinished
+
+    # --- events in --------------------------------------------------------------------------------
+    def cursor(self) -> int:
+        """Where a process that knows nothing must begin to read."""
+        first = min((one.sequence for one in self.unfinished.values()), default=None)
+        return self.position + 1 if first is None else first
+
+    def resume(self, start: int) -> None:
+        """Goes on where an earlier process stood."""
+        self.position = start - 1
+
+    def patterns(self) -> Sequence[str]:
+        """What is read: the ends of jobs only while a workflow waits."""
+        subjects = self._subjects
+        own = [subjects.events("job", "*", name) for name in _SUSPENDING]
+        if not self.unfinished:
+            return own
+        ends = [subjects.events("job", "*", name) for name in (*_ENDS, _REQUEUED)]
+        return [*own, *ends, subjects.events("workflow", "*", SignalReceived.__name__)]
+
+    async def follow(self) -> None:
+        """Reads the event log without end."""
+        while True:
+            reads_ends = bool(self.unfinished)
+            following: Any = self._bus.follow(
+                self._subjects.events_stream, self.patterns(), self.position + 1
+            )
+            async with aclosing(following) as messages:
+                async for stored in messages:
+                    self.see(stored)
+                    if bool(self.unfinished) is not reads_ends:
+                        break  # the first begins to wait, or the last has ended
+
+    def see(self, stored: Stored) -> None:
+        """The next event of the log."""
+        if stored.sequence <= self.position:
+            return
+        _, noun, key, name = stored.subject.rsplit(".", 3)
+        try:
+            if noun == "workflow":
+                self._see_signal(key, stored)
+            elif name in _SUSPENDING:
+                self._see_suspension(key, stored)
+            else:
+                self._see_job(key, name, stored)
+        except Exception as error:  # any key that may dispatch can store it
+            self._skipped.write(
+                logging.WARNING, key,
+                "workflow %s: event %d is skipped: %r", key, stored.sequence, error,
+            )  # fmt: skip
+        self.position = stored.sequence
+
+    def _see_suspension(self, key: str, stored: Stored) -> None:
+        event = read_event(stored, JOB_EVENTS)
+        check_at = stored.at.timestamp() + self._after_seconds
+        if isinstance(event, JobCarried) and event.workflow and event.state == State.SUSPENDED:
+            if key not in self.unfinished:
+                advances = event.workflow.advances
+                self.unfinished[key] = SuspendedWorkflow(event.changed_by, advances, check_at)
+                self._compare_soon(key)
+        elif isinstance(event, WorkflowAdvanced):
+            workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
+            is_next = workflow.advance(event, stored.sequence, check_at)
+            if not is_next or workflow.signals or event.cancelled:
+                self._compare_soon(key)  # ends, or signals, may have come before
+            elif workflow.is_due:
+                self._touch(key)
+
+    def _see_signal(self, key: str, stored: Stored) -> None:
+        workflow = self.unfinished.get(key)
+        if workflow is not None and workflow.signals:
+            self._compare_soon(key)  # it may be one that was sent before
+
+    def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
+        """Most ends are those of plain jobs, and passed over unread."""
+        if job_id in self.unfinished and name in _ENDS:
+            self._see_own_end(job_id, name, stored)
+        elif (step := derived_ids.step(job_id)) and (workflow := self.unfinished.get(step[0])):
+            if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+                return
+            if name == _REQUEUED:
+                workflow.see_requeue(step[1])
+            else:
+                workflow.see_end(step[1], completed=_ENDS[name])
+            if workflow.is_due:
+                self._touch(step[0])
+
+    def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
+        if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+            return
+        workflow = self.unfinished[key]
+        if name != "JobDead" and workflow.has_living_jobs:  # dead, it may be requeued
+            workflow.is_over = True
+            self._touch(key)
+        else:
+            del self.unfinished[key]
+
+    def _compare_soon(self, key: str) -> None:
+        self._unknown.add(key)
+        self._touch(key)
+
+    def _touch(self, key: str) -> None:
+        self._touched.add(key)
+        self._woken.set()
+
+    # --- acting -----------------------------------------------------------------------------------
+    async def act(self) -> None:
+        """Wakes those that are due as soon as they are, without end."""
+        is_away = False
+        while True:
+            await within(_ROUND_SECONDS, self._woken.wait())
+            self._woken.clear()
+            try:
+                await self.round(self._bus.now())
+                is_away = False
+            except BusError as error:
+                if not is_away:
+                    log.warning("workflows wait for the broker: %s", error)
+                is_away = True
+                await asyncio.sleep(_ROUND_SECONDS)
+
+    async def round(self, now: float) -> None:
+        """Looks after those of which something came, and those that were not looked at for long.
+
+        Args:
+            now: POSIX seconds by the broker's clock.
+
+        Raises:
+            BusError: what is left is looked at later.
+        """
+        late = self._late(now)
+        self._unknown |= late
+        due = self._touched | late
+        self._touched = set()
+        try:
+            await bounded.gather(lambda key: self._settle(key, now), sorted(due), _AT_ONCE)
+        except BusError:
+            self._touched |= due
+            raise
+
+    def _late(self, now: float) -> set[str]:
+        """Those that were not looked at for long; looked for once a second, among all."""
+        if now < self._next_check:
+            return set()
+        self._next_check = now + min(_LOOK_SECONDS, self._after_seconds / 4)
+        return {key for key, one in self.unfinished.items() if one.check_at <= now}
+
+    async def _settle(self, key: str, now: float) -> None:
+        workflow = self.unfinished.get(key)
+        if workflow is None:
+            return
+        if workflow.is_over:
+            await self._cancel_steps(key, workflow, now)
+            return
+        history, parent = await self._log.traced_history(key)
+        record = lifecycle.fold(history)
+        if record is None or record.state.ended:
+            self.unfinished.pop(key, None)
+            return
+        if record.state is not State.SUSPENDED or record.changed_by != workflow.sequence:
+            workflow.checked(now, self._after_seconds)
+            return  # it goes on already, or its next advance is on its way through the log
+        if key in self._unknown:
+            self._unknown.discard(key)
+            await self._compare(key, workflow, record, now)
+        if workflow.is_due:
+            await self._wake(record, parent)
+            workflow.is_woken = True
+
+    async def _wake(self, record: JobRecord, parent: str) -> None:
+        trace = {"traceparent": parent} if parent else {}
+        await self._bus.append(queue_messages.ready(self._subjects, record, trace))
+
+    async def _compare(
+        self, key: str, workflow: SuspendedWorkflow, record: JobRecord, now: float
+    ) -> None:
+        """Takes what is so from the log, and makes up for what a crash left out."""
+        workflow_memo = record.workflow or memo.EMPTY
+        steps = memo.open_steps(workflow_memo).values()
+        workflow.wait = workflow_memo.wait
+        jobs = [step for step in steps if step.kind == "job"]
+        records = await bounded.gather(lambda step: self._step(key, step), jobs, _AT_ONCE)
+        ended, missing = {}, []
+        for step, job in zip(jobs, records, strict=True):
+            if job is None and await self._was_left_out(key, step, record):
+                missing.append(step)
+            elif job is not None and job.state.ended:
+                ended[step.n] = job.state is State.COMPLETED
+        has_signal = any(step.kind == "signal" for step in steps)
+        workflow.see_all(steps, ended, await self._unread(key, workflow_memo) if has_signal else ())
+        if now >= workflow.check_at:
+            workflow.is_woken = False  # its message may be lost
+            if missing:
+                await self._dispatch(key, missing)
+            workflow.checked(now, self._after_seconds)
+        given_up = tuple(
+            derived_ids.step_id(key, one.n) for one in memo.given_up_steps(workflow_memo)
+        )
+        if given_up:
+            await self._cancelling.cancel(given_up, f"workflow {key} does not wait for it any more")
+
+    async def _step(self, key: str, step: ScheduledStep) -> JobRecord | None:
+        return await self._log.read(derived_ids.step_id(key, step.n))
+
+    async def _was_left_out(self, key: str, step: ScheduledStep, record: JobRecord) -> bool:
+        """Whether a job without events never had one: not where its end has left the log."""
+        return not await self._log.is_over(derived_ids.step_id(key, step.n), record.life_from)
+
+    async def _unread(self, key: str, workflow_memo: WorkflowMemo) -> list[str]:
+        subject = self._subjects.events("workflow", key)
+        events = await event_log.read_subject(
+            self._bus, self._subjects.events_stream, subject, INBOX_EVENTS
+        )
+        unread = inbox.unread(events, memo.consumed_signals(workflow_memo))
+        return [signal.name for signal in unread]
+
+    async def _dispatch(self, key: str, missing: Sequence[ScheduledStep]) -> None:
+        """Dispatches what the worker left out that stored the advance."""
+        dispatcher = self._client.dispatcher
+        try:
+            events = step_events(key, missing, dispatcher.source)
+        except (ValueError, msgspec.MsgspecError) as error:
+            log.error("workflow %s: a step cannot be dispatched: %s", key, error)
+            return
+        log.warning("workflow %s: dispatches %d steps left out by a crash", key, len(events))
+        for answer in await dispatcher.sender.send_many(events, into_reserve=True):
+            if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
+                raise answer
+
+    async def _cancel_steps(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
+        """At once, and once more later: its worker may be just about to dispatch some."""
+        jobs = tuple(derived_ids.step_id(key, n) for n in workflow.jobs.values())
+        await self._cancelling.cancel(jobs, f"workflow {key} was cancelled")
+        if workflow.checks:
+            self.unfinished.pop(key, None)
+        workflow.checked(now, self._after_seconds)

@@ -1,0 +1,195 @@
+"""Advances of workflows: what an author's coroutine needs of the broker, from the job's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.bus import bounded
+from penstock.bus.protocol import Bus, BusUnavailable, WrongSequence, broker_time
+from penstock.events.envelope import new_id
+from penstock.events.job import JobError
+from penstock.events.workflow import (
+    INBOX_EVENTS,
+    InlineResult,
+    Resolution,
+    ScheduledStep,
+    StepRecorded,
+    WorkflowMemo,
+)
+from penstock.jobs import derived_ids, lifecycle
+from penstock.jobs.dispatch.dispatcher import Dispatcher
+from penstock.jobs.dispatch.job_factory import Terms
+from penstock.jobs.errors import Cancelled
+from penstock.jobs.event_store import event_log
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded.advancing import Arrivals, advance
+from penstock.jobs.workflows.coded.commands import RunJob
+from penstock.jobs.workflows.coded.inbox import Signal
+from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf
+from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.running.commits import own_record
+from penstock.worker.running.outcome import Blocked, Suspended
+
+log = logging.getLogger("penstock.worker")
+
+T = TypeVar("T")
+_RETRY_SECONDS = 0.1
+_READS_AT_ONCE = 100
+
+
+class Advances:
+    """Runs workflows as far as they go. Called in the jobs' threads.
+
+    Args:
+        loop: the worker's, which everything that talks to the broker is handed to.
+        dispatcher: encodes the calls of steps.
+    """
+
+    def __init__(
+        self, bus: Bus, joblog: JobLog, dispatcher: Dispatcher, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._bus, self._joblog, self._dispatcher, self._loop = bus, joblog, dispatcher, loop
+
+    def run(self, job: ClaimedJob) -> Any:
+        """What the workflow returned, else :class:`Suspended` or :class:`Blocked`.
+
+        Raises:
+            Cancelled: it was cancelled, or is another worker's now; and what the workflow raises.
+        """
+        around = WorkerSurroundings(self._bus, self._joblog, self._dispatcher, self._loop, job)
+        workflow_memo = around.begin()
+        try:
+            outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
+        except Diverged as difference:
+            reason = f"{job.payload.function}: {difference}"
+            return Blocked(reason)
+        if isinstance(outcome, Ended):
+            return outcome.value
+        return Suspended(outcome, workflow_memo.advances + 1, around.record)
+
+
+class WorkerSurroundings:
+    """See :class:`penstock.jobs.workflows.coded.advancing.Surroundings`.
+
+    Attributes:
+        record: the job by its events.
+    """
+
+    record: JobRecord
+    _arrivals: Arrivals
+
+    def __init__(
+        self,
+        bus: Bus,
+        joblog: JobLog,
+        dispatcher: Dispatcher,
+        loop: asyncio.AbstractEventLoop,
+        job: ClaimedJob,
+    ) -> None:
+        self._bus, self._joblog, self._dispatcher = bus, joblog, dispatcher
+        self._loop, self._job = loop, job
+
+    # --- in the job's thread ----------------------------------------------------------------------
+    def now(self) -> datetime:
+        return broker_time(self._bus)
+
+    def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
+        return self._arrivals.next(open_steps, self.now())
+
+    def encode(self, n: int, command: RunJob[Any]) -> bytes:
+        step_id = derived_ids.step_id(self._job.id, n)
+        event = self._dispatcher.prepare(command.call, step_id, terms=Terms(step=command.name))
+        return event.payload
+
+    def begin(self) -> WorkflowMemo:
+        """What was recorded; reads how its open steps have ended so far. Call it first."""
+        workflow_memo, ends = self._in_loop(self._begin)
+        self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
+        return workflow_memo
+
+    def record_step(
+        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
+    ) -> None:
+        event = StepRecorded(
+            id=new_id(),
+            job_id=self._job.id,
+            source=self._joblog.source,
+            now=now,
+            consumed=consumed,
+            inline=result,
+        )
+        self._in_loop(lambda: self._append(event))
+
+    def _in_loop(self, ask: Callable[[], Awaitable[T]]) -> T:
+        return asyncio.run_coroutine_threadsafe(self._patiently(ask), self._loop).result()
+
+    # --- in the worker's loop ---------------------------------------------------------------------
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """However long the broker is away, while the attempt is this worker's."""
+        while True:
+            if self._job.lost:
+                raise Cancelled
+            try:
+                return await ask()
+            except BusUnavailable as error:
+                log.warning("workflow %s waits for the broker: %s", self._job.id, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _begin(self) -> tuple[WorkflowMemo, list[Resolution]]:
+        self.record = await own_record(self._joblog, self._job)
+        workflow_memo = self.record.workflow or memo.EMPTY
+        steps = memo.open_steps(workflow_memo).values()
+        jobs = [step for step in steps if step.kind == "job"]
+        ends = await bounded.gather(self._end_of, jobs, _READS_AT_ONCE)
+        ended = sorted((end for end in ends if end is not None), key=lambda end: end[0])
+        return workflow_memo, [resolution for _, resolution in ended]
+
+    async def _end_of(self, step: ScheduledStep) -> tuple[int, Resolution] | None:
+        """How the job of a step ended, and where in the log; None while it lives."""
+        job_id = derived_ids.step_id(self._job.id, step.n)
+        record = await self._joblog.read(job_id)
+        if record is None or not record.state.ended:
+            return None
+        if record.state is State.COMPLETED:
+            record = await self._joblog.with_result(record)
+            return record.changed_by, Resolution(
+                key=step.key, outcome="completed", value=record.result
+            )
+        error = record.error or JobError(kind="cancelled", message=f"job {job_id} was cancelled")
+        return record.changed_by, Resolution(
+            key=step.key,
+            outcome="failed" if record.state is State.DEAD else "cancelled",
+            error=msgspec.structs.replace(error, traceback=""),
+        )
+
+    async def _signals(self, workflow_memo: WorkflowMemo) -> list[Signal]:
+        subjects = self._joblog.subjects
+        subject = subjects.events("workflow", self._job.id)
+        events = await event_log.read_subject(
+            self._bus, subjects.events_stream, subject, INBOX_EVENTS
+        )
+        return inbox.unread(events, memo.consumed_signals(workflow_memo))
+
+    async def _append(self, event: StepRecorded) -> None:
+        job = self._job
+        while True:
+            job.appending = asyncio.ensure_future(
+                self._bus.append(self._joblog.outgoing(event, job.sequence, job.trace))
+            )
+            try:
+                job.sequence = await job.appending
+            except WrongSequence:
+                self.record = await own_record(self._joblog, job)
+                if self.record.changed_id == event.id:  # its own, whose answer was lost
+                    return
+            else:
+                self.record = lifecycle.evolve(self.record, event, job.sequence)
+                return

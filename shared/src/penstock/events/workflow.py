@@ -1,0 +1,227 @@
+"""What a workflow records: a job that suspends while it waits for steps, timers and signals.
+
+Its history lies among the events of its job, each appended by compare-and-set. What is asked of it
+from outside is its inbox, appended without a condition.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from penstock.events.brief import brief, brief_fields
+from penstock.events.envelope import Codec, Event, Instant, Int64, check_instant
+from penstock.events.job_event import JobError, JobEvent
+
+MAX_STEPS = 10_000
+"""Steps, timers and awaited signals of one workflow; the ids of its jobs have four digits."""
+MAX_KEY_LENGTH = 300
+MAX_SIGNAL_BYTES = 64_000
+MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
+
+StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
+StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
+StatusText = Annotated[str, msgspec.Meta(max_length=MAX_STATUS_LENGTH)]
+Status = dict[
+    Annotated[str, msgspec.Meta(min_length=1, max_length=64)],
+    StatusText | Int64 | float | bool | None,
+]
+
+
+class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a workflow waits for, under a key that its code calls it by.
+
+    Attributes:
+        n: its number, in the order of their recording; the id of its job ends with it.
+        key: path of scopes, name and occurrence.
+        kind: ``job``, ``timer`` or ``signal``.
+        digest: of the function and its arguments; the name of a signal; empty for a timer.
+        payload: the encoded call of a job.
+        due_at: when a timer fires, or the wait for a signal ends.
+    """
+
+    n: StepNumber
+    key: Key
+    kind: Literal["job", "timer", "signal"] = "job"
+    digest: str = ""
+    payload: bytes = b""
+    due_at: Instant | None = None
+
+    def __post_init__(self) -> None:
+        check_instant("due_at", self.due_at)
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+class Resolution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a step ended, as the workflow took note of it: it never changes again.
+
+    Attributes:
+        key: of the step.
+        outcome: ``completed``, ``failed`` or ``cancelled`` for a job; ``fired`` for a timer;
+            ``received`` or ``timed-out`` for a signal.
+        value: the result, or the value of the signal, as MessagePack.
+        sequence: of the signal's event; 0 for anything else.
+    """
+
+    key: Key
+    outcome: StepOutcome
+    value: bytes = b""
+    error: JobError | None = None
+    sequence: Int64 = 0
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+class WaitGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Steps that must all have ended for the workflow to go on; of several groups, one suffices.
+
+    Attributes:
+        steps: their numbers.
+        or_any_failed: it goes on as soon as one of them did not complete, too.
+    """
+
+    steps: tuple[StepNumber, ...]
+    or_any_failed: bool = False
+
+
+class InlineResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a function returned or raised that ran inside of the workflow.
+
+    Attributes:
+        digest: name of the function.
+        value: what it returned, as MessagePack.
+    """
+
+    key: Key
+    digest: str
+    value: bytes = b""
+    error: JobError | None = None
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A stretch of a workflow's run, from one recording to the next.
+
+    Attributes:
+        now: the time that the code saw.
+        consumed: what it took note of, in this order.
+        scheduled: what it began to wait for, where the stretch ended with a suspension.
+        cancelled: numbers of the steps that it gave up, likewise.
+        inline: the function that ran inside of it, where the stretch ended with one.
+    """
+
+    now: Instant
+    consumed: tuple[Resolution, ...] = ()
+    scheduled: tuple[ScheduledStep, ...] = ()
+    cancelled: tuple[StepNumber, ...] = ()
+    inline: InlineResult | None = None
+
+    def __post_init__(self) -> None:
+        check_instant("now", self.now)
+
+
+class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that a workflow has recorded: what its code is run again with.
+
+    Attributes:
+        entries: in order of their recording.
+        wait: what it waits for.
+        status: what it shows of itself.
+        advances: how often it was suspended.
+        blocked: why its code cannot go on from here; empty where it can.
+    """
+
+    entries: tuple[MemoEntry, ...] = ()
+    wait: tuple[WaitGroup, ...] = ()
+    status: Status = {}
+    advances: Int64 = 0
+    blocked: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+# --- its history ----------------------------------------------------------------------------------
+class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A workflow ran until nothing of it could go on, and is suspended.
+
+    Attributes:
+        number: 1 for the first.
+        now: the time that its code saw since the last recording.
+        consumed: results, timers and signals that it took note of since then, in this order.
+        scheduled: what it waits for from now on; its jobs are dispatched after this event.
+        cancelled: numbers of the steps that it gave up.
+        wait: what must have ended for it to go on: one of these groups.
+        due_at: it goes on then in any case; None: only when a group has ended.
+        status: what it shows of itself.
+        run_seconds: of this advance.
+    """
+
+    queue: str
+    number: Int64
+    now: Instant
+    consumed: tuple[Resolution, ...] = ()
+    scheduled: tuple[ScheduledStep, ...] = ()
+    cancelled: tuple[StepNumber, ...] = ()
+    wait: tuple[WaitGroup, ...] = ()
+    due_at: Instant | None = None
+    status: Status = {}
+    run_seconds: float = 0.0
+    function: str = ""
+
+
+class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A function that ran inside of a workflow ended: it does not run again.
+
+    Attributes:
+        now: as in WorkflowAdvanced.
+        consumed: as in WorkflowAdvanced.
+        inline: what it returned or raised.
+    """
+
+    now: Instant
+    inline: InlineResult
+    consumed: tuple[Resolution, ...] = ()
+
+
+class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):
+    """The code of a workflow is another than the one that recorded its history. Not a failure.
+
+    Attributes:
+        reason: what was recorded, and what the code calls instead.
+        due_at: it is tried again then, also by other workers with other code.
+    """
+
+    queue: str
+    reason: str
+    due_at: Instant
+    function: str = ""
+
+
+# --- its inbox ------------------------------------------------------------------------------------
+class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
+    """A value was sent to a workflow. It is kept until the workflow waits for it.
+
+    Attributes:
+        signal: name of the waits that it is for.
+        value: MessagePack.
+        signal_id: of signals with the same one, the first counts.
+    """
+
+    noun: ClassVar[str] = "workflow"
+    key_field: ClassVar[str] = "workflow_id"
+
+    workflow_id: str
+    signal: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    value: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNAL_BYTES)] = b"\xc0"
+    signal_id: Annotated[str, msgspec.Meta(max_length=64)] = ""
+
+
+INBOX_EVENTS = Codec(SignalReceived)

@@ -1,0 +1,141 @@
+"""One advance of a workflow, whatever it runs in: a worker, or a test in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from penstock.events.job import JobError
+from penstock.events.workflow import InlineResult, Resolution, WorkflowMemo
+from penstock.jobs.errors import Verdict, WorkflowError
+from penstock.jobs.job_type import encode_result
+from penstock.jobs.workflows.coded import results
+from penstock.jobs.workflows.coded.commands import RunInline, RunJob
+from penstock.jobs.workflows.coded.context import WorkflowContext
+from penstock.jobs.workflows.coded.driver import Driver
+from penstock.jobs.workflows.coded.inbox import Signal
+from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Suspension
+
+_MAX_MESSAGE_LENGTH = 4_000
+
+
+class Surroundings(Protocol):
+    """What an advance needs from outside."""
+
+    def now(self) -> datetime:
+        """The time, which only grows."""
+        ...
+
+    def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
+        """How one of these has ended, each once; None while none has."""
+        ...
+
+    def record_step(
+        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
+    ) -> None:
+        """Stores the end of an inline step before the workflow sees it."""
+        ...
+
+    def encode(self, n: int, command: RunJob[Any]) -> bytes:
+        """The encoded call of the job of step ``n``."""
+        ...
+
+
+Function = Callable[..., Any]
+
+
+def advance(
+    function: Function,
+    arguments: Mapping[str, Any],
+    workflow_id: str,
+    memo: WorkflowMemo,
+    around: Surroundings,
+) -> Ended | Suspension:
+    """Runs a workflow from the top until it ends or nothing of it can go on.
+
+    Raises:
+        Diverged: the code does not fit the memo.
+        WorkflowError: it does what it must not; and whatever the workflow raises.
+    """
+
+    def make(driver: Driver) -> Any:
+        return function(WorkflowContext(driver, workflow_id), **arguments)
+
+    driver = Driver(make, memo, around.now())
+    try:
+        state = driver.replay()
+        while not isinstance(state, Ended):
+            if isinstance(state, Calls):
+                result = _call(state.key, state.command)
+                around.record_step(driver.now, driver.consumed, result)
+                state = driver.record(result, around.now())
+            elif (resolution := around.next_end(driver.open)) is not None:
+                state = driver.resolve(resolution)
+            else:
+                return driver.suspend(around.encode)
+    finally:
+        driver.close()
+    return state
+
+
+def _call(key: str, command: RunInline[Any]) -> InlineResult:
+    digest = results.digest(command)
+    try:
+        value = command.function(*command.args)
+        if inspect.iscoroutine(value):
+            value = asyncio.run(value)
+    except Verdict:
+        raise
+    except Exception as error:
+        kind = type(error)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        message = str(error)[:_MAX_MESSAGE_LENGTH].encode("utf-8", "replace").decode()
+        return InlineResult(key, digest, error=JobError(kind=name, message=message))
+    try:
+        return InlineResult(key, digest, encode_result(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WorkflowError(f"step {key!r}: its result cannot be stored: {error}") from error
+
+
+class Arrivals:
+    """What has ended, handed out one by one.
+
+    Args:
+        ends: of jobs, in the order in which they ended.
+        signals: the inbox; read once, when a signal is first waited for.
+    """
+
+    def __init__(self, ends: Iterable[Resolution], signals: Callable[[], Sequence[Signal]]) -> None:
+        self._ends, self._read_signals = deque(ends), signals
+        self._signals: list[Signal] | None = None
+
+    def next(self, open_steps: Mapping[str, Leaf], now: datetime) -> Resolution | None:
+        """See :meth:`Surroundings.next_end`."""
+        while self._ends:
+            end = self._ends.popleft()
+            if end.key in open_steps:
+                return end
+        for leaf in open_steps.values():
+            if leaf.kind == "signal" and (signal := self._take(leaf.digest)):
+                return Resolution(
+                    key=leaf.key,
+                    outcome="received",
+                    value=signal.value,
+                    sequence=signal.sequence,
+                )
+            if leaf.due_at is not None and leaf.due_at <= now:
+                is_timer = leaf.kind == "timer"
+                return Resolution(key=leaf.key, outcome="fired" if is_timer else "timed-out")
+        return None
+
+    def _take(self, name: str) -> Signal | None:
+        if self._signals is None:
+            self._signals = list(self._read_signals())
+        for index, signal in enumerate(self._signals):
+            if signal.name == name:
+                return self._signals.pop(index)
+        return None

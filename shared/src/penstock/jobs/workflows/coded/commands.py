@@ -1,0 +1,84 @@
+"""What the code of a workflow may await: commands, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Generic, Literal, TypeVar
+
+from penstock.jobs.job_type import Call
+
+T = TypeVar("T")
+
+NO_DEFAULT: Any = object()
+
+
+class Command(Generic[T]):
+    """Awaitable once, in the code of a workflow. It begins when it is awaited."""
+
+    def __await__(self) -> Generator[Command[T], Any, T]:
+        result: T = yield self
+        return result
+
+
+@dataclass(eq=False)
+class RunJob(Command[T]):
+    """A job, of which the result is waited for."""
+
+    name: str
+    call: Call
+
+
+@dataclass(eq=False)
+class RunInline(Command[T]):
+    """A function that runs inside of the advance; what it returns is recorded once."""
+
+    name: str
+    function: Callable[..., T]
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(eq=False)
+class Sleep(Command[None]):
+    """A time that passes."""
+
+    name: str
+    length: timedelta
+
+
+@dataclass(eq=False)
+class WaitSignal(Command[T]):
+    """A value that is sent from outside.
+
+    Attributes:
+        signal: its name.
+        kind: the type that the value must have.
+        timeout: how long it is waited for; None: without end.
+        default: what is returned then.
+    """
+
+    name: str
+    signal: str
+    kind: Any
+    timeout: timedelta | None = None
+    default: Any = NO_DEFAULT
+
+
+Part = Command[Any] | Call | Coroutine[Any, Any, Any]
+"""What runs beside others: a command, a call of a job, or a coroutine of the workflow."""
+
+
+@dataclass(eq=False)
+class Join(Command[T]):
+    """Several parts beside each other: a scope of its own.
+
+    Attributes:
+        first_only: the first that ends decides, and the others are given up.
+        on_failure: ``cancel`` gives up the others as soon as one fails, ``drain`` awaits them.
+    """
+
+    name: str
+    parts: list[Part] = field(default_factory=list)
+    first_only: bool = False
+    on_failure: Literal["cancel", "drain"] = "cancel"

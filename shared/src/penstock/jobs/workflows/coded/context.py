@@ -1,0 +1,186 @@
+"""What the code of a workflow is given: everything that it may await, and time and chance."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from penstock.events.workflow import MAX_STATUS_FIELDS, Status
+from penstock.jobs.errors import WorkflowError
+from penstock.jobs.job_type import Call
+from penstock.jobs.workflows.coded import results
+from penstock.jobs.workflows.coded.commands import (
+    NO_DEFAULT,
+    Command,
+    Join,
+    Part,
+    RunInline,
+    RunJob,
+    Sleep,
+    WaitSignal,
+)
+from penstock.jobs.workflows.coded.driver import Driver
+
+T = TypeVar("T")
+
+
+class WorkflowContext:
+    """First argument of a workflow.
+
+    Every step has a key: its name in the scope of its part, and its occurrence there. After a
+    deployment the code must call the same keys for the same functions and arguments as before.
+
+    Attributes:
+        workflow_id: id of its job.
+    """
+
+    def __init__(self, driver: Driver, workflow_id: str) -> None:
+        self._driver = driver
+        self.workflow_id = workflow_id
+
+    # --- awaitables -------------------------------------------------------------------------------
+    def run(self, call: Call, *, name: str = "") -> Command[Any]:
+        """Runs a job, in its own queue; awaited, its result.
+
+        Args:
+            call: of the job.
+            name: in the key; the function's own otherwise.
+
+        Raises:
+            StepFailed: at the await: the job is dead, or was cancelled.
+            WorkflowError: it is no call, or one that cannot be a step.
+        """
+        if not isinstance(call, Call):
+            raise WorkflowError(f"ctx.run takes a call of a job, my_job(...), found {call!r}")
+        if call.job.encrypted or call.job.kind:
+            what = "an encrypted job" if call.job.encrypted else "a workflow"
+            raise WorkflowError(f"{call.job.name}: {what} cannot be a step of a workflow yet")
+        return RunJob(name or results.short_name(call.job.name), call)
+
+    def step(self, name: str, function: Callable[..., T], *args: Any) -> Command[T]:
+        """Runs a short function inside of the workflow; what it returns is recorded once.
+
+        It may run again where its worker is lost before that; afterwards it never does. Its result
+        is handed on as plain values, as they are stored.
+
+        Args:
+            name: in the key.
+            function: plain or ``async``; seconds at most, since it delays the workflow's timers.
+            args: of the function.
+
+        Raises:
+            StepFailed: at the await: it raised an error.
+        """
+        return RunInline(name, function, args)
+
+    def gather(
+        self, *parts: Part, name: str = "gather", on_failure: Literal["cancel", "drain"] = "cancel"
+    ) -> Command[list[Any]]:
+        """Runs parts beside each other; awaited, their results in order.
+
+        Args:
+            parts: calls of jobs, what this context gives, or coroutines.
+            name: of its scope.
+            on_failure: ``cancel`` gives up the others when one fails; ``drain`` awaits them first.
+        """
+        return Join(name, _checked(parts, self), on_failure=on_failure)
+
+    def race(self, *parts: Part, name: str = "race") -> Command[Any]:
+        """Runs parts beside each other; awaited, the result of the first that ends.
+
+        The others are given up, and their jobs cancelled.
+        """
+        if not parts:
+            raise WorkflowError("a race has at least one part")
+        return Join(name, _checked(parts, self), first_only=True)
+
+    def sleep(self, length: float | timedelta, *, name: str = "sleep") -> Command[None]:
+        """Waits; nothing of the workflow is in memory meanwhile.
+
+        Args:
+            length: seconds, up to a year.
+            name: in the key.
+        """
+        return Sleep(name, _span(length))
+
+    def wait_signal(
+        self,
+        name: str,
+        kind: type[T] | Any = Any,
+        *,
+        timeout: float | timedelta | None = None,
+        default: Any = NO_DEFAULT,
+    ) -> Command[Any]:
+        """Waits for a value from outside; one that was sent before is there at once.
+
+        Args:
+            name: of the signal; each value is consumed by one wait, in order.
+            kind: the type that it must have.
+            timeout: seconds; None waits without end.
+            default: what is returned then, in place of a ``TimeoutError``.
+        """
+        return WaitSignal(name, name, kind, None if timeout is None else _span(timeout), default)
+
+    # --- time, chance, status ---------------------------------------------------------------------
+    def now(self) -> datetime:
+        """The time, UTC; the same each time that this place is run again."""
+        return self._driver.now
+
+    def random(self) -> random.Random:
+        """A generator of random numbers of its own, with the same numbers each time."""
+        return random.Random(self._seed("random"))  # noqa: S311 - not for secrets
+
+    def uuid(self) -> UUID:
+        """A UUID, the same each time: as an idempotency key for example."""
+        return UUID(bytes=self._seed("uuid"), version=4)
+
+    def set_status(self, **fields: str | int | float | bool | None) -> None:
+        """Shows something of the workflow to people: stage, counts.
+
+        Args:
+            fields: at most 20, texts of at most 500 characters; each replaces the one before.
+        """
+        try:
+            status = msgspec.convert({**self._driver.status, **fields}, Status)
+        except msgspec.ValidationError as error:
+            raise WorkflowError(f"ctx.set_status: {error}") from error
+        if len(status) > MAX_STATUS_FIELDS:
+            raise WorkflowError(f"ctx.set_status: at most {MAX_STATUS_FIELDS} fields are shown")
+        self._driver.status = status
+
+    def _seed(self, name: str) -> bytes:
+        key = f"{self.workflow_id} {self._driver.scope.key(name)}"
+        return hashlib.blake2b(key.encode(), digest_size=16).digest()
+
+
+def _checked(parts: tuple[Part, ...], context: WorkflowContext) -> list[Part]:
+    """Raises WorkflowError: one of them cannot be awaited here."""
+    checked: list[Part] = []
+    for part in parts:
+        if isinstance(part, Call):
+            checked.append(context.run(part))
+        elif isinstance(part, Command) or inspect.iscoroutine(part):
+            checked.append(part)
+        else:
+            raise WorkflowError(
+                f"found {part!r}, expected a call of a job, an awaitable of the context, or a "
+                "coroutine"
+            )
+    return checked
+
+
+_YEAR = timedelta(days=366)
+
+
+def _span(length: float | timedelta) -> timedelta:
+    span = length if isinstance(length, timedelta) else timedelta(seconds=length)
+    if not timedelta() <= span <= _YEAR:
+        raise WorkflowError(f"found {span}, expected a time of up to a year")
+    return span

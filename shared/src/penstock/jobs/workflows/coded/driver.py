@@ -1,0 +1,392 @@
+"""Runs the code of a workflow: a memo and a coroutine in, what it asks for next out. Pure.
+
+The coroutine is stepped by hand, on no event loop. It is run from the top in each advance: what its
+memo holds is returned at once, in the order in which it was noted, so that concurrent parts go the
+same way each time. Keys are path of scopes, name and occurrence, never positions in the run.
+
+::
+
+    Driver(memo) ── replay ──► Calls(inline step) | Quiet | Ended ── resolve ──► …
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from penstock.events.workflow import (
+    MAX_STEPS,
+    InlineResult,
+    MemoEntry,
+    Resolution,
+    ScheduledStep,
+    Status,
+    WaitGroup,
+    WorkflowMemo,
+)
+from penstock.jobs.errors import StepFailed, WorkflowError
+from penstock.jobs.job_type import Call
+from penstock.jobs.workflows.coded import results
+from penstock.jobs.workflows.coded.commands import Command, Join, Part, RunInline, RunJob
+from penstock.jobs.workflows.coded.foreign_await import foreign_await, without_loop
+from penstock.jobs.workflows.coded.nodes import (
+    Branch,
+    Calls,
+    Diverged,
+    Ended,
+    JoinNode,
+    Leaf,
+    Node,
+    Quiet,
+    Scope,
+    Suspension,
+    groups,
+)
+
+Encode = Callable[[int, RunJob[Any]], bytes]
+"""The encoded call of the job of a step, by its number."""
+
+
+class Driver:
+    """One advance of a workflow.
+
+    Args:
+        make: its coroutine, not begun, of a context over this driver.
+        memo: what was recorded of it.
+        now: the time now, once the memo is used up.
+
+    Attributes:
+        now: the time that the code sees.
+        status: what it shows of itself.
+        scope: of the part whose code runs.
+    """
+
+    def __init__(
+        self, make: Callable[[Driver], Coroutine[Any, Any, Any]], memo: WorkflowMemo, now: datetime
+    ) -> None:
+        self.now, self._live_now = now, now
+        self.status: Status = {}
+        self.scope = Scope()
+        self._memo = memo
+        self._open: dict[str, Leaf] = {}
+        self._inline: deque[Leaf] = deque()
+        self._ready: deque[Callable[[], None]] = deque()
+        self._consumed: list[Resolution] = []
+        self._given_up: list[int] = []
+        self._count = 0
+        self._root = Branch(None, make(self), self.scope)
+        self._ready.append(partial(self._step, self._root, None))
+
+    # --- from outside -----------------------------------------------------------------------------
+    def replay(self) -> Ended | Calls | Quiet:
+        """Runs through the memo, then on to what it asks for. Call it once, first.
+
+        Raises:
+            Diverged, WorkflowError, and what the workflow raises.
+        """
+        for entry in self._memo.entries:
+            self.now = entry.now
+            self._replay(entry)
+        self.now = self._live_now
+        return self.go_on()
+
+    def go_on(self) -> Ended | Calls | Quiet:
+        """Runs all that can go on. Raises WorkflowError, and what the workflow raises."""
+        self._run()
+        if self._root.has_ended:
+            if self._root.error is not None:
+                raise self._root.error
+            return Ended(self._root.value)
+        if self._inline:
+            leaf = self._inline[0]
+            assert isinstance(leaf.command, RunInline)
+            return Calls(leaf.key, leaf.command)
+        return Quiet()
+
+    @property
+    def open(self) -> dict[str, Leaf]:
+        """Steps, timers and signals that are waited for, by key."""
+        return self._open
+
+    def resolve(self, resolution: Resolution) -> Ended | Calls | Quiet:
+        """Takes note of how one of the open ones ended, and goes on."""
+        self._consume(resolution)
+        return self.go_on()
+
+    def record(self, result: InlineResult, now: datetime) -> Ended | Calls | Quiet:
+        """Takes the recorded result of the inline function that was called, and goes on.
+
+        Args:
+            now: the time from then on.
+        """
+        self._consumed.clear()
+        self.now = now
+        self._return_inline(result)
+        return self.go_on()
+
+    @property
+    def consumed(self) -> tuple[Resolution, ...]:
+        """What was noted since the last recording."""
+        return tuple(self._consumed)
+
+    def suspend(self, encode: Encode) -> Suspension:
+        """What is to be recorded when it is quiet. Raises WorkflowError, PayloadTooLarge."""
+        scheduled = []
+        for leaf in self._open.values():
+            if leaf.n is not None:
+                continue
+            n = self._number(leaf)
+            payload = encode(n, leaf.command) if isinstance(leaf.command, RunJob) else b""
+            scheduled.append(
+                ScheduledStep(
+                    n=n,
+                    key=leaf.key,
+                    kind=leaf.kind,
+                    digest=leaf.digest,
+                    payload=payload,
+                    due_at=leaf.due_at,
+                )
+            )
+        return Suspension(
+            now=self.now,
+            consumed=self.consumed,
+            scheduled=tuple(scheduled),
+            cancelled=tuple(self._given_up),
+            wait=tuple(WaitGroup(*group) for group in groups(self._root)),
+            due_at=self._due_at(),
+            status=self.status,
+        )
+
+    def close(self) -> None:
+        """Ends the coroutines; what they do then has no effect."""
+        self._close(self._root)
+
+    # --- replaying --------------------------------------------------------------------------------
+    def _replay(self, entry: MemoEntry) -> None:
+        self._run()
+        for resolution in entry.consumed:
+            self._refuse_inline(f"the end of {resolution.key!r}")
+            if resolution.key not in self._open:
+                raise Diverged(f"recorded is step {resolution.key!r}, which the code does not call")
+            self._consume(resolution)
+            self._run()
+        if self._root.has_ended:
+            error = self._root.error
+            how = f"raises {type(error).__name__} ({error})" if error else "ends"
+            raise Diverged(f"the code {how} where recorded is {_what(entry)}")
+        if entry.inline is not None:
+            self._replay_inline(entry.inline)
+        else:
+            self._refuse_inline(_what(entry))
+            self._replay_schedule(entry)
+            self._given_up.clear()
+        self._consumed.clear()
+
+    def _replay_inline(self, result: InlineResult) -> None:
+        leaf = self._inline[0] if self._inline else None
+        if leaf is None or (leaf.key, leaf.digest) != (result.key, result.digest):
+            called = f"{leaf.key!r} ({leaf.digest})" if leaf else "nothing"
+            raise Diverged(
+                f"recorded is the inline step {result.key!r} ({result.digest}), "
+                f"the code calls {called}"
+            )
+        self._return_inline(result)
+
+    def _replay_schedule(self, entry: MemoEntry) -> None:
+        called = {leaf.key: leaf for leaf in self._open.values() if leaf.n is None}
+        for step in entry.scheduled:
+            leaf = called.pop(step.key, None)
+            if leaf is None:
+                raise Diverged(f"recorded is {step.kind} {step.key!r}, the code does not call it")
+            if (leaf.kind, leaf.digest) != (step.kind, step.digest):
+                raise Diverged(
+                    f"recorded under {step.key!r} is {step.kind} {step.digest}, "
+                    f"the code calls {leaf.kind} {leaf.digest}"
+                )
+            leaf.n, leaf.due_at = step.n, step.due_at
+            self._count = max(self._count, step.n + 1)
+        if called:
+            raise Diverged(f"the code calls {next(iter(called))!r}, which was not recorded")
+
+    def _refuse_inline(self, recorded: str) -> None:
+        if self._inline:
+            raise Diverged(
+                f"the code calls the inline step {self._inline[0].key!r}, recorded is {recorded}"
+            )
+
+    # --- running ----------------------------------------------------------------------------------
+    def _run(self) -> None:
+        while self._ready:
+            self._ready.popleft()()
+
+    def _step(self, branch: Branch, awaited: Node | None) -> None:
+        """Runs the code of a branch up to its next await."""
+        if branch.has_ended:  # given up meanwhile
+            return
+        self.scope, branch.awaited = branch.scope, None
+        try:
+            if awaited is not None and awaited.error is not None:
+                wanted = branch.work.throw(awaited.error)
+            else:
+                wanted = branch.work.send(awaited.value if awaited else None)
+        except StopIteration as returned:
+            self._end(branch, returned.value)
+            return
+        except Exception as error:
+            self._end(branch, None, without_loop(error))
+            return
+        if not isinstance(wanted, Command):
+            self._end(branch, None, foreign_await(branch.work, wanted))
+            return
+        try:
+            branch.awaited = self._begin(wanted, branch, branch.scope)
+        except WorkflowError as error:
+            branch.work.close()
+            self._end(branch, None, error)
+
+    def _begin(self, part: Part, parent: Node, scope: Scope) -> Node:
+        if isinstance(part, Call):
+            part = RunJob(results.short_name(part.job.name), part)
+        if inspect.iscoroutine(part):
+            branch = Branch(parent, part, Scope(scope.key(part.__name__) + "/"))
+            self._ready.append(partial(self._step, branch, None))
+            return branch
+        if isinstance(part, Join):
+            return self._join(part, parent, scope)
+        if not isinstance(part, Command):
+            raise WorkflowError(
+                f"found {part!r}, expected a call of a job, a coroutine or an awaitable of the "
+                "context"
+            )
+        return self._leaf(part, parent, scope)
+
+    def _join(self, command: Join[Any], parent: Node, scope: Scope) -> Node:
+        node = JoinNode(parent, command)
+        own = Scope(scope.key(command.name) + "/")
+        for part in command.parts:
+            node.parts.append(self._begin(part, node, own))
+        if not command.parts:
+            self._ready.append(partial(self._end, node, []))
+        return node
+
+    def _leaf(self, command: Command[Any], parent: Node, scope: Scope) -> Leaf:
+        key = scope.key(getattr(command, "name", ""))
+        length = results.length(command)
+        due_at = _later(self.now, length) if length is not None else None
+        leaf = Leaf(parent, key, command, results.digest(command), due_at)
+        if isinstance(command, RunInline):
+            self._inline.append(leaf)
+        else:
+            self._open[key] = leaf
+        return leaf
+
+    # --- ends -------------------------------------------------------------------------------------
+    def _consume(self, resolution: Resolution) -> None:
+        leaf = self._open.pop(resolution.key)
+        self._consumed.append(resolution)
+        try:
+            value = results.value(leaf.command, resolution)
+        except Exception as error:
+            self._end(leaf, None, error)
+        else:
+            self._end(leaf, value)
+
+    def _return_inline(self, result: InlineResult) -> None:
+        leaf = self._inline.popleft()
+        if result.error is not None:
+            error = StepFailed(result.key, result.error.kind, result.error.message)
+            self._end(leaf, None, error)
+        else:
+            self._end(leaf, msgspec.msgpack.decode(result.value))
+
+    def _end(self, node: Node, value: Any, error: BaseException | None = None) -> None:
+        node.has_ended, node.value, node.error = True, value, error
+        match node.parent:
+            case Branch() as branch:
+                self._ready.append(partial(self._step, branch, node))
+            case JoinNode() as join if not join.has_ended:
+                self._part_ended(join, node)
+
+    def _part_ended(self, join: JoinNode, part: Node) -> None:
+        command = join.command
+        if command.first_only:
+            self._give_up_others(join)
+            self._end(join, part.value, part.error)
+            return
+        if part.error is not None and command.on_failure == "cancel":
+            self._give_up_others(join)
+            self._end(join, None, part.error)
+            return
+        if not all(part.has_ended for part in join.parts):
+            return
+        failed = next((p.error for p in join.parts if p.error is not None), None)
+        self._end(join, [p.value for p in join.parts], failed)
+
+    def _give_up_others(self, join: JoinNode) -> None:
+        for part in join.parts:
+            if not part.has_ended:
+                self._close(part)
+
+    def _close(self, node: Node) -> None:
+        """Nothing of it counts any more; steps that were recorded are cancelled."""
+        node.has_ended = True
+        match node:
+            case Leaf():
+                if self._open.pop(node.key, None) and node.n is not None:
+                    self._given_up.append(node.n)
+                if node in self._inline:
+                    self._inline.remove(node)
+            case Branch():
+                if node.awaited is not None and not node.awaited.has_ended:
+                    self._close(node.awaited)
+                self._close_work(node)
+            case JoinNode():
+                for part in node.parts:
+                    if not part.has_ended:
+                        self._close(part)
+
+    def _close_work(self, branch: Branch) -> None:
+        self.scope = branch.scope
+        try:
+            branch.work.close()
+        except RuntimeError as error:
+            raise WorkflowError(
+                f"{branch.work} was given up and awaits in a 'finally' or 'except': {error}"
+            ) from error
+
+    # --- suspending -------------------------------------------------------------------------------
+    def _number(self, leaf: Leaf) -> int:
+        if self._count >= MAX_STEPS:
+            raise WorkflowError(f"a workflow has at most {MAX_STEPS:,} steps, timers and signals")
+        leaf.n, self._count = self._count, self._count + 1
+        return leaf.n
+
+    def _due_at(self) -> datetime | None:
+        """The first time at which a group may have ended for its times alone."""
+        by_number = {leaf.n: leaf.due_at for leaf in self._open.values()}
+        dues = []
+        for steps, _ in groups(self._root):
+            times = [due for n in steps if (due := by_number[n]) is not None]
+            if times:
+                dues.append(max(times))
+        return min(dues, default=None)
+
+
+def _later(now: datetime, length: timedelta) -> datetime:
+    try:
+        return now + length
+    except OverflowError:
+        raise WorkflowError(f"{length} from now is beyond the last year there is") from None
+
+
+def _what(entry: MemoEntry) -> str:
+    if entry.inline is not None:
+        return f"the inline step {entry.inline.key!r}"
+    keys = ", ".join(repr(step.key) for step in entry.scheduled[:3])
+    return f"a suspension that waits for {keys or 'the same as before'}"

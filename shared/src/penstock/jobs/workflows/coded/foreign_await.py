@@ -1,0 +1,40 @@
+"""Names the place where the code of a workflow awaits something that is not the context's."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from collections.abc import Coroutine
+from typing import Any
+
+from penstock.jobs.errors import WorkflowError
+
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_ADVICE = (
+    "a workflow awaits only what its context gives: ctx.run(job(...)) for work, ctx.step(...) for "
+    "a short function, ctx.sleep(...) for time"
+)
+
+
+def foreign_await(work: Coroutine[Any, Any, Any], awaited: object) -> WorkflowError:
+    """The error for a coroutine that yielded something else than a command; it is closed."""
+    place, current = "", work
+    while current is not None:
+        frame = getattr(current, "cr_frame", None)
+        if frame is not None and not frame.f_code.co_filename.startswith(_STANDARD_LIBRARY):
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}: "
+        current = getattr(current, "cr_await", None)  # type: ignore[assignment]
+    work.close()
+    return WorkflowError(f"{place}awaits {type(awaited).__name__}; {_ADVICE}")
+
+
+def without_loop(error: Exception) -> Exception:
+    """A clear error in place of asyncio's own, which misses its event loop."""
+    if not isinstance(error, RuntimeError) or "no running event loop" not in str(error):
+        return error
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_STANDARD_LIBRARY)]
+    place = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
+    refused = WorkflowError(f"{place}uses asyncio's event loop; {_ADVICE}")
+    refused.__cause__ = error
+    return refused

@@ -1,0 +1,141 @@
+"""What the code of a workflow awaits, as a tree of parts with keys; and where a run stops. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.events.workflow import (
+    MAX_KEY_LENGTH,
+    Resolution,
+    ScheduledStep,
+    Status,
+    WaitGroup,
+)
+from penstock.jobs.errors import WorkflowError
+from penstock.jobs.workflows.coded.commands import Command, Join, RunInline, RunJob, Sleep
+
+
+class Diverged(Exception):
+    """The code calls something else than what was recorded. Says both."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The workflow returned this value."""
+
+    value: Any
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """A function is to run inside of the advance, and to be given to :meth:`Driver.record`."""
+
+    key: str
+    command: RunInline[Any]
+
+
+class Quiet(msgspec.Struct, frozen=True):
+    """Nothing goes on until one of the open steps ends."""
+
+
+class Suspension(msgspec.Struct, frozen=True):
+    """What an advance leads to; as the fields of ``WorkflowAdvanced``."""
+
+    now: datetime
+    consumed: tuple[Resolution, ...]
+    scheduled: tuple[ScheduledStep, ...]
+    cancelled: tuple[int, ...]
+    wait: tuple[WaitGroup, ...]
+    due_at: datetime | None
+    status: Status
+
+
+class Scope:
+    """A part of a workflow in which names are counted."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path
+        self._occurrences: dict[str, int] = {}
+
+    def key(self, name: str) -> str:
+        """The next key of this name. Raises WorkflowError."""
+        count = self._occurrences[name] = self._occurrences.get(name, 0) + 1
+        key = f"{self.path}{name}" + (f"#{count}" if count > 1 else "")
+        if not name or len(key) > MAX_KEY_LENGTH or "/" in name or "#" in name:
+            raise WorkflowError(
+                f"the key {key[:80]!r} is not allowed: a name has no '/' and no '#', and a key 1 "
+                f"to {MAX_KEY_LENGTH} characters with its scopes"
+            )
+        return key
+
+
+class Node:
+    """Something that is awaited. ``error`` and ``value`` count once it has ended."""
+
+    def __init__(self, parent: Node | None) -> None:
+        self.parent = parent
+        self.has_ended = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+class Leaf(Node):
+    """A step, a timer, a signal, or an inline function.
+
+    Attributes:
+        n: its number; None until it is recorded.
+    """
+
+    def __init__(
+        self, parent: Node, key: str, command: Command[Any], digest: str, due_at: datetime | None
+    ) -> None:
+        super().__init__(parent)
+        self.key, self.command, self.digest, self.due_at = key, command, digest, due_at
+        self.n: int | None = None
+
+    @property
+    def kind(self) -> Literal["job", "timer", "signal"]:
+        if isinstance(self.command, RunJob):
+            return "job"
+        return "timer" if isinstance(self.command, Sleep) else "signal"
+
+
+class Branch(Node):
+    """A coroutine."""
+
+    def __init__(self, parent: Node | None, work: Coroutine[Any, Any, Any], scope: Scope) -> None:
+        super().__init__(parent)
+        self.work, self.scope = work, scope
+        self.awaited: Node | None = None
+
+
+class JoinNode(Node):
+    """Parts that run beside each other."""
+
+    def __init__(self, parent: Node, command: Join[Any]) -> None:
+        super().__init__(parent)
+        self.command = command
+        self.parts: list[Node] = []
+
+
+def groups(node: Node) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """What must have ended for something below a node to go on; see :class:`WaitGroup`."""
+    match node:
+        case Leaf(n=int() as n):
+            yield (n,), False
+        case Branch(awaited=Node() as awaited):
+            yield from groups(awaited)
+        case JoinNode():
+            pending = [part for part in node.parts if not part.has_ended]
+            leaves = tuple(
+                part.n for part in pending if isinstance(part, Leaf) and part.n is not None
+            )
+            if node.command.first_only:
+                yield from (((n,), False) for n in leaves)
+            elif leaves:
+                yield leaves, node.command.on_failure == "cancel"
+            for part in pending:
+                if not isinstance(part, Leaf):
+                    yield from groups(part)

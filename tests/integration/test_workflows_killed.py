@@ -1,0 +1,89 @@
+"""Coded workflows on a real broker, with real workers and orchestrators that are killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from tests.integration import orchestrating
+from tests.integration.crew import Crew
+from tests.integration.sample_jobs import QUEUE
+from tests.integration.workflow_jobs import approve, hurry, killed_between
+from tests.waiting import eventually
+
+from penstock.jobs import derived_ids
+from penstock.jobs.lifecycle import State
+from penstock.runtime.children import Child
+
+WITHIN = 30.0
+MODULES = {"modules": ["tests.integration.sample_jobs", "tests.integration.workflow_jobs"]}
+KNOWN = pytest.mark.parametrize("crew", [{"jobs": MODULES}], indirect=True)
+
+Start = Callable[..., Child]
+
+
+@pytest.fixture
+def orchestrator(crew: Crew) -> Iterator[Start]:
+    """Starts orchestrators as processes; they end with the test."""
+    with ExitStack() as open_ones:
+
+        def start(*doom: str) -> Child:
+            child = orchestrating.start(crew.settings, *doom)
+            open_ones.callback(child.end, 10.0)
+            return child
+
+        yield start
+
+
+@KNOWN
+async def test_jobs_timers_and_signals_end_to_end(crew: Crew, orchestrator: Start) -> None:
+    orchestrator(), orchestrator()
+    crew.hire(), crew.hire()
+    workflow_id = await crew.client.dispatch(approve(diary=crew.diary.path))
+    await crew.client.workflows.signal(workflow_id, "approved", True, signal_id="one")
+    view = await crew.ended(workflow_id, WITHIN)
+    assert view.result == {"first": 2, "rate": 7, "sum": 120, "approved": True}
+    assert crew.diary.told("rate") == ["recorded"]
+    assert sorted(crew.diary.told("double")) == ["1", "10", "11", "12", "13", "14"]
+    await crew.emptied()
+
+
+@KNOWN
+async def test_the_job_of_a_loser_is_cancelled(crew: Crew, orchestrator: Start) -> None:
+    orchestrator()
+    crew.hire(), crew.hire()
+    gate = crew.gate("never")
+    workflow_id = await crew.client.dispatch(hurry(diary=crew.diary.path, gate=gate))
+    assert (await crew.ended(workflow_id, WITHIN)).result == "went on"
+    await crew.reached(derived_ids.step_id(workflow_id, 0), State.CANCELLED, WITHIN)
+
+
+@KNOWN
+async def test_a_worker_killed_between_an_advance_and_its_steps(
+    crew: Crew, orchestrator: Start
+) -> None:
+    orchestrator()
+    doomed = crew.hire()
+    workflow_id = await crew.client.dispatch(killed_between(diary=crew.diary.path))
+    await eventually(lambda: doomed.exit_code is not None, WITHIN, "a killed worker")
+    assert (await crew.client.job(workflow_id)).state is State.SUSPENDED
+    assert not crew.diary.told("double")
+    crew.hire()
+    assert (await crew.ended(workflow_id, WITHIN)).result == 14
+    assert sorted(crew.diary.told("double")) == ["3", "4"]
+
+
+@KNOWN
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+async def test_an_orchestrator_killed_around_a_wake_up(
+    crew: Crew, orchestrator: Start, when: str
+) -> None:
+    first = orchestrator(when, rf"\.jobs\.{QUEUE}$")
+    crew.hire()
+    workflow_id = await crew.client.dispatch(approve(diary=crew.diary.path))
+    await eventually(lambda: first.exit_code is not None, WITHIN, "a killed orchestrator")
+    orchestrator()
+    await crew.client.workflows.signal(workflow_id, "approved", False)
+    assert (await crew.ended(workflow_id, WITHIN)).result["approved"] is False
+    assert sorted(crew.diary.told("double")) == ["1", "10", "11", "12", "13", "14"]

@@ -1,0 +1,70 @@
+"""Random workflows end as a small model says, wherever the process crashes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import assume, given, settings
+from tests.unit.coded import programs
+from tests.unit.coded.programs import Failed, Program, expected, interpret
+from tests.unit.coded.world import START, World
+
+from penstock.events.workflow import StepRecorded, WorkflowAdvanced
+from penstock.jobs.lifecycle import State
+
+
+def _ran(program: Program, crash_at: int = 0, after: bool = False) -> World:
+    world = World(interpret, {"program": program}, crash_at=crash_at, after=after)
+    record = world.run() if crash_at != 1 else None
+    assert record is None or record.state is State.COMPLETED
+    return world
+
+
+def _outcome(world: World) -> tuple[float, Any]:
+    ended = round((world.clock - START) / timedelta(seconds=1), 3)
+    return ended, world.outcome.get("value", "failed")
+
+
+def _model(program: Program) -> tuple[float, Any]:
+    try:
+        at, value = expected(program, 0.0)
+    except Failed as failed:
+        at, value = failed.at, "failed"
+    return round(at, 3), value
+
+
+@settings(max_examples=300, deadline=None)
+@given(programs.programs)
+def test_a_random_program_ends_as_the_model_says(program: Program) -> None:
+    assume(programs.is_determined(program))
+    world = _ran(program)
+    assert _outcome(world) == _model(program)
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs.programs)
+def test_a_crash_at_any_append_changes_neither_outcome_nor_steps(program: Program) -> None:
+    assume(programs.is_determined(program))
+    undisturbed = _ran(program)
+    for crash_at in range(2, undisturbed.appends + 1):
+        for after in (False, True):
+            world = _ran(program, crash_at, after)
+            assert _outcome(world) == _outcome(undisturbed)
+            assert world.jobs == undisturbed.jobs
+            assert _steps(world) == _steps(undisturbed)
+
+
+def _steps(world: World) -> list[Any]:
+    """All that its history says of steps; not where one attempt ended and another began."""
+    scheduled = [step for event in world.events(WorkflowAdvanced) for step in event.scheduled]
+    return [scheduled, [event.inline for event in world.events(StepRecorded)]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs.programs)
+def test_a_recorded_inline_step_does_not_run_again(program: Program) -> None:
+    programs.inline_runs.clear()
+    world = _ran(program)
+    recorded = world.events(StepRecorded)
+    assert len(programs.inline_runs) == len(recorded)

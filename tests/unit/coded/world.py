@@ -1,0 +1,255 @@
+"""A world in memory for one workflow: its log, the jobs of its steps, its inbox, and a clock.
+
+The world may crash at any append: before the event is stored, or just after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from penstock.events.job import (
+    JobCompleted,
+    JobDispatched,
+    JobError,
+    JobEvent,
+    JobRecovered,
+    JobStarted,
+)
+from penstock.events.workflow import (
+    InlineResult,
+    Resolution,
+    SignalReceived,
+    StepRecorded,
+    WorkflowAdvanced,
+)
+from penstock.jobs import lifecycle
+from penstock.jobs.event_store.event_log import read_event
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded.advancing import Arrivals, advance
+from penstock.jobs.workflows.coded.commands import RunJob
+from penstock.jobs.workflows.coded.inbox import Signal
+from penstock.jobs.workflows.coded.nodes import Ended, Leaf
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+_MOST_ADVANCES = 500
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+class JobEnd(msgspec.Struct):
+    """How the job of a step ends, and when."""
+
+    at: datetime
+    resolution: Resolution
+
+
+class World:
+    """Runs one workflow to its end.
+
+    Args:
+        function: the author's coroutine function.
+        arguments: of it.
+        crash_at: number of the append at which the process crashes once; 0: never.
+        after: whether it crashes after the event was stored.
+        signals: seconds, name and value of signals that are sent.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        crash_at: int = 0,
+        after: bool = False,
+        signals: tuple[tuple[float, str, Any], ...] = (),
+    ) -> None:
+        self.function, self.arguments = function, dict(arguments or {})
+        self.clock = START
+        self.appends = 0
+        self.jobs: dict[str, JobEnd] = {}
+        self.log: list[tuple[int, JobEvent]] = []
+        self._crash_at, self._after = crash_at, after
+        self._signals = sorted(signals, key=lambda signal: signal[0])
+        self._inbox: list[tuple[int, SignalReceived]] = []
+        self._arrivals = Arrivals((), list)
+        self._append(
+            JobDispatched(
+                job_id="wf", queue="workflows", function="f", payload=b"", kind="workflow"
+            )
+        )
+
+    # --- the log ----------------------------------------------------------------------------------
+    @property
+    def record(self) -> JobRecord:
+        folded = lifecycle.fold(self.log)
+        assert folded is not None
+        return folded
+
+    def events(self, kind: type[JobEvent]) -> list[Any]:
+        return [event for _, event in self.log if type(event) is kind]
+
+    def _append(self, event: JobEvent) -> None:
+        self._count_append()
+        self.log.append((len(self.log) + 1, _stored(event)))
+        self._crash_after()
+
+    def _count_append(self) -> None:
+        self.appends += 1
+        if self.appends == self._crash_at and not self._after:
+            raise Crash
+
+    def _crash_after(self) -> None:
+        if self.appends == self._crash_at and self._after:
+            raise Crash
+
+    # --- running ----------------------------------------------------------------------------------
+    def run(self) -> JobRecord:
+        """Until the workflow has ended; what a crash left out is made up for, as in production."""
+        for _ in range(_MOST_ADVANCES):
+            try:
+                self._recover()
+                self._dispatch_steps()
+                if not self._wait():
+                    return self.record
+                self._advance()
+            except Crash:
+                continue
+        raise AssertionError("it does not end")
+
+    def _recover(self) -> None:
+        if self.record.state is State.RUNNING:
+            self._append(JobRecovered(job_id="wf", reason="crashed"))
+
+    def _wait(self) -> bool:
+        """Moves the clock on until the workflow can go on; False when it has ended."""
+        while (record := self.record).state is State.SUSPENDED:
+            assert record.workflow is not None
+            if self._is_due(record):
+                return True
+            times = [end.at for end in self.jobs.values()]
+            times += [START + timedelta(seconds=after) for after, _, _ in self._signals]
+            times += [record.wakes_at] if record.wakes_at else []
+            ahead = [time for time in times if time > self.clock]
+            assert ahead, f"nothing will ever end: {record.workflow.wait}"
+            self.clock = min(ahead)
+        return not record.state.ended
+
+    def _is_due(self, record: JobRecord) -> bool:
+        assert record.workflow is not None
+        waiting = memo.open_steps(record.workflow)
+        ended = {}
+        unread = self._unread()
+        for step in waiting.values():
+            if step.kind == "job" and (end := self._end_of(step.key)):
+                ended[step.n] = end.outcome == "completed"
+            elif (step.due_at is not None and step.due_at <= self.clock) or (
+                step.kind == "signal" and any(one.name == step.digest for one in unread)
+            ):
+                ended[step.n] = True
+        return memo.goes_on(record.workflow.wait, ended)
+
+    def _advance(self) -> None:
+        attempt, before = self.record.next_attempt, self.record
+        self._append(
+            JobStarted(job_id="wf", queue="workflows", attempt=attempt, host="h", worker="w")
+        )
+        known = before.workflow or memo.EMPTY
+        ends = [end for key in memo.open_steps(known) if (end := self._end_of(key))]
+        ends.sort(key=lambda end: self.jobs[end.key].at)
+        self._arrivals = Arrivals(ends, self._unread)
+        try:
+            outcome = advance(self.function, self.arguments, "wf", known, self)
+        except Crash:
+            raise
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            self._append(self._completed({"error": message}))
+            return
+        if isinstance(outcome, Ended):
+            self._append(self._completed({"value": outcome.value}))
+            return
+        self._append(
+            WorkflowAdvanced(
+                job_id="wf",
+                queue="workflows",
+                number=known.advances + 1,
+                **msgspec.structs.asdict(outcome),
+            )
+        )
+
+    def _completed(self, outcome: dict[str, Any]) -> JobCompleted:
+        result = msgspec.msgpack.encode(outcome)
+        return JobCompleted(
+            job_id="wf", queue="workflows", attempt=1, run_seconds=0.0, result=result
+        )
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        decoded: dict[str, Any] = msgspec.msgpack.decode(self.record.result)
+        return decoded
+
+    # --- its steps --------------------------------------------------------------------------------
+    def _dispatch_steps(self) -> None:
+        known = self.record.workflow or memo.EMPTY
+        for step in memo.open_steps(known).values():
+            if step.kind == "job" and step.key not in self.jobs:
+                self._count_append()
+                seconds, value, fails = msgspec.msgpack.decode(step.payload)
+                error = JobError(kind="Failed", message=str(value)) if fails else None
+                resolution = Resolution(
+                    key=step.key,
+                    outcome="failed" if fails else "completed",
+                    value=b"" if fails else msgspec.msgpack.encode(value),
+                    error=error,
+                )
+                self.jobs[step.key] = JobEnd(self.clock + timedelta(seconds=seconds), resolution)
+                self._crash_after()
+
+    def _end_of(self, key: str) -> Resolution | None:
+        end = self.jobs.get(key)
+        return end.resolution if end is not None and end.at <= self.clock else None
+
+    def _unread(self) -> list[Signal]:
+        while self._signals and START + timedelta(seconds=self._signals[0][0]) <= self.clock:
+            _, name, value = self._signals.pop(0)
+            body = msgspec.msgpack.encode(value)
+            event = SignalReceived(workflow_id="wf", signal=name, value=body)
+            self._inbox.append((len(self._inbox) + 1, event))
+        return inbox.unread(self._inbox, memo.consumed_signals(self.record.workflow or memo.EMPTY))
+
+    # --- surroundings of an advance ---------------------------------------------------------------
+    def now(self) -> datetime:
+        return self.clock
+
+    def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
+        return self._arrivals.next(open_steps, self.clock)
+
+    def record_step(
+        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
+    ) -> None:
+        self._append(StepRecorded(job_id="wf", now=now, consumed=consumed, inline=result))
+
+    def encode(self, n: int, command: RunJob[Any]) -> bytes:
+        arguments: dict[str, Any] = msgspec.msgpack.decode(command.call.arguments)
+        return msgspec.msgpack.encode(
+            (arguments["seconds"], arguments["value"], arguments["fails"])
+        )
+
+
+def _stored(event: JobEvent) -> Any:
+    """As it is read back: what does not survive encoding shows itself."""
+    from penstock.bus.protocol import Stored
+    from penstock.events.envelope import encode
+    from penstock.events.job import JOB_EVENTS
+
+    subject = f"penstock.events.job.{event.key}.{event.name}"
+    return read_event(
+        Stored(subject=subject, sequence=1, body=encode(event), headers={}, at=START), JOB_EVENTS
+    )
