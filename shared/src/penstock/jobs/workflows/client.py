@@ -279,7 +279,7 @@ class Graphs:
         ones; callbacks follow anew at its next end.
 
         Raises:
-            JobRefused: it has not ended, or it completed.
+            JobRefused: it has not ended, or it completed; or what had completed was undone.
         """
         record = await self.show(graph_id)
         if record.state not in (GraphState.FAILED, GraphState.CANCELLED):
@@ -291,6 +291,10 @@ class Graphs:
                 f"graph {graph_id} ended before what the event log still holds: the results of its "
                 "steps were removed; start it anew"
             )
+        if await self._is_undone(record):
+            raise JobRefused(
+                f"graph {graph_id} failed, and steps that had completed were undone; start it anew"
+            )
         event = GraphReopened(
             graph_id=graph_id,
             correlation_id=graph_id,
@@ -300,6 +304,16 @@ class Graphs:
         if not await self._append_if(event, record):
             raise JobRefused(f"graph {graph_id} changed meanwhile; look at it and try again")
         return await self.show(graph_id)
+
+    async def _is_undone(self, record: GraphRecord) -> bool:
+        """Whether a step's compensation was dispatched."""
+        stream = self._subjects.events_stream
+        for index, step in enumerate(record.steps):
+            if step.compensates is not None:
+                job_id = derived_ids.step_id(record.id, index)
+                if await self._bus.last(stream, self._subjects.job(job_id)) is not None:
+                    return True
+        return False
 
     async def _append_if(self, event: GraphEvent, record: GraphRecord) -> bool:
         stored = await event_log.append_if(self._bus, self._subjects, event, record.sequence)

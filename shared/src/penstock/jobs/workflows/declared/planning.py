@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -112,7 +112,7 @@ def _planned(step: _Spelled, positions: Mapping[str, int], joins: frozenset[str]
             needs=tuple(positions[name] for name in step.needs),
             delay_seconds=terms.delay_seconds if is_job else 0.0,
             rule=step.rule,
-            when=positioned(step.when, positions) if step.when else None,
+            when=_positioned(step.when, positions) if step.when else None,
             takes=takes,
             reads=reads,
             sets=dict(terms.sets) if is_job else {},
@@ -156,24 +156,41 @@ def _handed(
 
 
 def _position(path: Path, positions: Mapping[str, int]) -> Path:
-    """The path with the step's position in place of its name."""
-    root, name, *others = path
-    return (root, positions[str(name)], *others) if root == "results" else path
+    return _renamed_path(path, lambda name: positions[str(name)])
 
 
-def positioned(condition: Condition, positions: Mapping[str, int]) -> Condition:
-    """The condition with the positions of steps in place of their names."""
+def _positioned(condition: Condition, positions: Mapping[str, int]) -> Condition:
+    return renamed(condition, lambda name: positions[str(name)])
+
+
+Rename = Callable[[str | int], str | int]
+
+
+def renamed(condition: Condition, rename: Rename) -> Condition:
+    """The condition with steps called otherwise.
+
+    Args:
+        condition: any.
+        rename: from a step's name to its position, or the other way.
+    """
 
     def operand(side: Operand) -> Operand:
-        return Reference(_position(side.ref, positions)) if isinstance(side, Reference) else side
+        if isinstance(side, Reference):
+            return Reference(_renamed_path(side.ref, rename))
+        return side
 
-    name = condition.operator
+    operator = condition.operator
     if condition.exists is not None:
-        return Condition(exists=_position(condition.exists, positions))
+        return Condition(exists=_renamed_path(condition.exists, rename))
     if condition.negated is not None:
-        return Condition(negated=positioned(condition.negated, positions))
+        return Condition(negated=renamed(condition.negated, rename))
     if condition.comparison is not None:
         left, right = condition.comparison
-        return msgspec.structs.replace(condition, **{name: (operand(left), operand(right))})
-    parts = tuple(positioned(part, positions) for part in condition.parts)
-    return msgspec.structs.replace(condition, **{name: parts})
+        return msgspec.structs.replace(condition, **{operator: (operand(left), operand(right))})
+    parts = tuple(renamed(part, rename) for part in condition.parts)
+    return msgspec.structs.replace(condition, **{operator: parts})
+
+
+def _renamed_path(path: Path, rename: Rename) -> Path:
+    root, name, *others = path
+    return (root, rename(name), *others) if root == "results" else path
