@@ -48,7 +48,7 @@ async def test_a_failed_chain_is_shown_listed_and_goes_on(stage: Stage, shell: S
     chain = await stage.client.graphs.chain(calls, title="pair", graph_id="pair")
     await stage.client.graphs.wait(chain, WITHIN)
     shown = await shell.asked_json("graph", "show", chain)
-    assert [step["state"] for step in shown["steps"]] == ["dead", ""]
+    assert [step["state"] for step in shown["steps"]] == ["dead", "blocked"]
     assert shown["steps"][1]["after"] == ["1 break_once"]
     [listed] = await shell.asked_json("graph", "ls", "--state", "failed")
     assert (listed["id"], listed["title"], listed["step_count"]) == (chain, "pair", 2)

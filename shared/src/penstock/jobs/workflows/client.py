@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from penstock.bus.protocol import Bus
-from penstock.bus.protocol import PayloadTooLarge as MessageTooLarge
 from penstock.config.topology import Priority
 from penstock.events.envelope import new_id
 from penstock.events.graph import (
@@ -17,27 +16,26 @@ from penstock.events.graph import (
     MAX_STEPS,
     GraphEvent,
     GraphReopened,
-    GraphStarted,
     GraphStopping,
     OnFailure,
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids, job_view
 from penstock.jobs.batches.callbacks import encode_callbacks
-from penstock.jobs.dispatch import workflow_spans
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
-from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
+from penstock.jobs.errors import JobRefused, NotFound
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
-from penstock.jobs.workflows.declared.definition import Definition, digest
+from penstock.jobs.workflows.declared.definition import Definition
 from penstock.jobs.workflows.declared.validation import checked
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
-from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared, encoded
+from penstock.jobs.workflows.starting import Starter
+from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared
 
 
 class Graphs:
@@ -51,6 +49,7 @@ class Graphs:
 
     def __init__(self, bus: Bus, subjects: Subjects, dispatcher: Dispatcher) -> None:
         self._bus, self._subjects, self._dispatcher = bus, subjects, dispatcher
+        self._starter = Starter(bus, subjects, dispatcher)
 
     async def chain(
         self,
@@ -152,73 +151,22 @@ class Graphs:
         """
         if not 1 <= len(steps) <= MAX_STEPS:
             raise BadGraph(f"a graph has 1 to {MAX_STEPS} steps, found {len(steps)}")
+        graph_id = derived_ids.check_owner_id("graph", graph_id) if graph_id else new_id()
         definition = Definition(
             name=title or "graph",
             steps=tuple(declared(steps, by_level, delay)),
             context=dict(context or {}),
             on_failure=on_failure,
         )
-        return await self.start(
+        callbacks = encode_callbacks(self._dispatcher, graph_id, then, catch, finally_)
+        return await self._starter.start(
+            graph_id,
             checked(definition, max_bytes=None),
             calls_of(steps),
             CommonTerms(queue, priority, delay, tuple(tags)),
-            title=title,
-            graph_id=graph_id,
-            then=then,
-            catch=catch,
-            finally_=finally_,
+            callbacks,
+            title,
         )
-
-    async def start(
-        self,
-        definition: Definition,
-        calls: Mapping[str, Call | Awaiting],
-        common: CommonTerms,
-        *,
-        is_stored: bool = False,
-        title: str = "",
-        graph_id: str = "",
-        then: Call | Awaiting | None = None,
-        catch: Call | Awaiting | None = None,
-        finally_: Call | Awaiting | None = None,
-    ) -> str:
-        """Starts what :meth:`dispatch` and :meth:`.Definitions.run` made of their arguments.
-
-        Args:
-            definition: a checked one; its context is the instance's.
-            calls: by the names of the planned steps.
-            common: terms of all steps.
-            is_stored: the definition has a name and a version of its own.
-            title, graph_id, then, catch, finally_: see :meth:`dispatch`.
-
-        Raises:
-            see :meth:`dispatch`
-        """
-        graph_id = derived_ids.check_owner_id("graph", graph_id) if graph_id else new_id()
-        context = definition.context
-        event = GraphStarted(
-            graph_id=graph_id,
-            correlation_id=graph_id,
-            source=self._dispatcher.source,
-            steps=encoded(definition, calls, self._dispatcher, graph_id, common),
-            title=title[:200],
-            callbacks=encode_callbacks(self._dispatcher, graph_id, then, catch, finally_),
-            on_failure=definition.on_failure,
-            context=msgspec.msgpack.encode(context) if context else b"",
-            definition=definition.name if is_stored else "",
-            version=definition.version if is_stored else 0,
-            digest=digest(definition) if is_stored else "",
-        )
-        try:
-            with workflow_spans.dispatching("graph", graph_id, title):
-                stored = await event_log.append_if(self._bus, self._subjects, event, 0)
-            if stored is None:
-                raise AlreadyDispatched(f"a graph of id {graph_id!r} was dispatched before")
-        except MessageTooLarge as error:
-            raise PayloadTooLarge(
-                f"the calls of this graph together are too large: {error}"
-            ) from error
-        return graph_id
 
     # --- reading and changing ---------------------------------------------------------------------
     async def show(self, graph_id: str) -> GraphRecord:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.events.batch import Callbacks
+from penstock.events.brief import brief, brief_fields
 from penstock.events.graph import (
     GraphCancelled,
     GraphCarried,
@@ -88,6 +89,9 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     definition: str = ""
     version: int = 0
     digest: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 _CARRIED = shared_fields(GraphRecord, GraphCarried)
