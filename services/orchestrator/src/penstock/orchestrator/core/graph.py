@@ -185,9 +185,10 @@ class Graph:
         """Those of these steps whose results were not read yet."""
         return [index for index in indices if index not in self._results]
 
-    def has_result(self, index: int) -> bool:
-        """Whether a step has completed by a job."""
-        return self._slots.get(index) is Slot.COMPLETED
+    def lacks_result(self, index: int) -> bool:
+        """Whether a step has ended without a result: it was skipped, or has failed."""
+        is_step = index in range(len(self.record.steps))
+        return is_step and self._slots.get(index) is not Slot.COMPLETED
 
     def _running(self) -> list[int]:
         """Steps that are cancelled with the whole; one that undoes another is not."""

@@ -119,7 +119,7 @@ class InstructionExecutor:
         handed = {
             parameter: msgspec.Raw(await self._result(graph.record.id, needed))
             for parameter, needed in step.takes.items()
-            if graph.has_result(needed)
+            if not graph.lacks_result(needed)
         }
         handed |= await self._read(graph, index)
         return job_factory.from_payload(
