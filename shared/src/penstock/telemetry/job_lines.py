@@ -9,9 +9,8 @@ belong to the job where it runs ``contextvars.copy_context().run(function)``, or
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from typing import Any
 
 from penstock.telemetry.spans import trace_id
@@ -64,14 +63,23 @@ def running_job() -> RunningJob | None:
     return _running.get()
 
 
-@contextmanager
-def written_by(job: RunningJob) -> Iterator[None]:
-    """Lines that are written inside the block belong to ``job``."""
-    token = _running.set(job)
-    try:
-        yield
-    finally:
-        _running.reset(token)
+class WrittenBy:
+    """A block: the lines that are written inside it belong to ``job``.
+
+    A class, not a generator: each job enters one, and a generator takes five times as long.
+    """
+
+    __slots__ = ("_outside", "job")
+    _outside: Token[RunningJob | None]
+
+    def __init__(self, job: RunningJob) -> None:
+        self.job = job
+
+    def __enter__(self) -> None:
+        self._outside = _running.set(self.job)
+
+    def __exit__(self, *error: object) -> None:
+        _running.reset(self._outside)
 
 
 def job_of(record: logging.LogRecord) -> RunningJob | None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from penstock.bus.protocol import Delivery
 from penstock.events.job import JobError
-from penstock.jobs.job_log import trace_of
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff
@@ -86,6 +85,7 @@ class ClaimedJob:
         most_beside: how many suspects may run in this process while it runs, itself included; 0: it
             is none.
         live: what the run shows of itself while it goes on.
+        trace: the trace headers of its message, for the events that follow.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: another worker or a cancel decides about this job now: nothing is recorded for it.
         recorded_progress: the progress that its last JobProgressed holds.
@@ -110,6 +110,7 @@ class ClaimedJob:
     max_lost: int = 0
     most_beside: int = 0
     live: LiveRun = field(default_factory=LiveRun)
+    trace: dict[str, str] = field(default_factory=dict)
     yielded: str = ""
     lost: bool = False
     recorded_progress: tuple[int, int | None] | None = None
@@ -131,11 +132,6 @@ class ClaimedJob:
         """The call's own; a call by name leaves it to the function."""
         own = self.payload.backoff
         return own if own != DEFAULT_BACKOFF else self.kind.retries.backoff
-
-    @property
-    def trace(self) -> dict[str, str]:
-        """The trace headers of its message, for the events that follow."""
-        return trace_of(self.delivery.headers)
 
 
 class ClaimDeadline:

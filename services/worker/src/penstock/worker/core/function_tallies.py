@@ -67,6 +67,8 @@ class FunctionTallies:
         }
 
     def _of(self, function: str) -> _Tally:
-        if function not in self._tallies and len(self._tallies) >= MAX_FUNCTIONS:
-            function = OTHER
-        return self._tallies.setdefault(function, _Tally())
+        if (tally := self._tallies.get(function)) is None:
+            if len(self._tallies) >= MAX_FUNCTIONS:
+                function = OTHER
+            tally = self._tallies.setdefault(function, _Tally())
+        return tally

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
-from penstock.telemetry.job_lines import written_by
+from penstock.telemetry.job_lines import WrittenBy
 from penstock.telemetry.propagation import ids
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.output import prints
@@ -41,24 +41,35 @@ class JobOutput:
                 logging.root.removeHandler(self._stored)
                 await self._stored.finish()
 
-    @contextmanager
-    def of(self, job: ClaimedJob) -> Iterator[None]:
-        """What is written inside the block belongs to the job; call it in the job's context."""
-        running = job.live.output = Attempt(job, self._worker, _trace_id(job))
+    def of(self, job: ClaimedJob) -> WrittenBy:
+        """A block, entered in the job's context: what is written inside it belongs to the job."""
+        trace = _trace_id(job) if job.trace else ""
+        attempt = job.live.output = Attempt(job.payload, job.attempt, self._worker, trace)
         if self._is_open and self._stored and self._stored not in logging.root.handlers:
             logging.root.addHandler(self._stored)  # at first, or a module replaced all handlers
-        try:
-            with written_by(running):
-                yield
-        finally:
-            for stream in self._prints or ():
-                stream.end(running)
-            if self._stored:
-                self._stored.ended(running)
+        return _Writing(attempt, self._ended)
+
+    def _ended(self, attempt: Attempt) -> None:
+        for stream in self._prints or ():
+            stream.end(attempt)
+        if self._stored:
+            self._stored.ended(attempt)
+
+
+class _Writing(WrittenBy):
+    """The block of an attempt; ``ended`` is called at its end, outside of the job's context."""
+
+    __slots__ = ("_attempt", "_ended")
+
+    def __init__(self, attempt: Attempt, ended: Callable[[Attempt], None]) -> None:
+        super().__init__(attempt)
+        self._attempt, self._ended = attempt, ended
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._ended(self._attempt)
 
 
 def _trace_id(job: ClaimedJob) -> str:
-    if not (trace := job.trace):  # the usual case: nothing is traced
-        return ""
-    parsed = ids(trace["traceparent"])
+    parsed = ids(job.trace["traceparent"])
     return parsed[0] if parsed else ""

@@ -52,6 +52,8 @@ class Prints(io.TextIOBase):
 
     def end(self, job: RunningJob) -> None:
         """The job has ended: logs what it wrote after its last line break."""
+        if job not in self._parts:
+            return
         with self._guard:
             part = self._parts.pop(job, "")
         if part:

@@ -56,14 +56,14 @@ class Functions:
     def call(self, job: ClaimedJob, run: ThreadRun) -> Outcome:
         """What the function returns, in the job's own thread. Raises what the function raises."""
         returned = self._call(job, run)
-        if isinstance(returned, Suspended | Blocked):
+        if job.kind.kind and isinstance(returned, Suspended | Blocked):
             return Outcome(verdict=returned)
         return Outcome(result=_encoded(job, returned))
 
     def _call(self, job: ClaimedJob, run: ThreadRun) -> Any:
         if self._has_middleware(job):
             return self._call_within(job, run)
-        result = self._bare_call(job)()
+        result = self._bare_call(job)
         return _await(result, run) if job.kind.is_async else result
 
     def _call_within(self, job: ClaimedJob, run: ThreadRun) -> Any:
@@ -71,7 +71,7 @@ class Functions:
         context = self._make_context(job)
         assert self._gates is not None
         arounds = self._gates.around(job, context)
-        call = self._bare_call(job, context)
+        call = partial(self._bare_call, job, context)
         if job.kind.is_async or any(
             isinstance(one, AbstractAsyncContextManager) for one in arounds
         ):
@@ -82,21 +82,21 @@ class Functions:
         """The encoded result of an asynchronous job, in a loop that others share. Raises what its
         function raises."""
         if not self._has_middleware(job):
-            return _encoded(job, await self._bare_call(job)())
+            return _encoded(job, await self._bare_call(job))
         context = self._make_context(job)
         assert self._gates is not None
         arounds = self._gates.around(job, context, in_loop=True)
-        call = self._bare_call(job, context)
+        call = partial(self._bare_call, job, context)
         return _encoded(job, await middleware.call_async(arounds, call))
 
-    def _bare_call(self, job: ClaimedJob, context: Any = None) -> Callable[[], Any]:
+    def _bare_call(self, job: ClaimedJob, context: Any = None) -> Any:
+        """Calls the function; with a context of its own, if it takes one and none is given."""
         kind = job.kind
         if kind.kind and self._advances is not None:
-            return partial(self._advances.run, job)
-        call = partial(kind.function, **job.arguments)
-        if kind.takes_context:
-            return partial(call, self._make_context(job) if context is None else context)
-        return call
+            return self._advances.run(job)
+        if not kind.takes_context:
+            return kind.function(**job.arguments)
+        return kind.function(context or self._make_context(job), **job.arguments)
 
     def _has_middleware(self, job: ClaimedJob) -> bool:
         return bool(job.kind.middleware or (self._gates is not None and self._gates.pool))
