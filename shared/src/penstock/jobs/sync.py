@@ -130,6 +130,7 @@ class SyncWorkflows(Blocking):
     """See :class:`Workflows`."""
 
     get = blocking(Workflows.get)
+    list = blocking(Workflows.list)
     signal = blocking(Workflows.signal)
     cancel = blocking(Workflows.cancel)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
+from penstock import telemetry
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, Stored, WrongSequence
 from penstock.events.envelope import UnknownEvent
@@ -244,15 +245,16 @@ class SuspendedWorkflows:
         if record.state is not State.SUSPENDED or record.changed_by != workflow.sequence:
             workflow.checked(now, self._after_seconds)
             return  # it goes on already, or its next advance is on its way through the log
+        trace = {"traceparent": parent} if parent else {}
         if key in self._unknown:
             self._unknown.discard(key)
-            await self._compare(key, workflow, record, now)
+            with telemetry.within(trace):  # of what this dispatches
+                await self._compare(key, workflow, record, now)
         if workflow.is_due:
-            await self._wake(record, parent)
+            await self._wake(record, trace)
             workflow.is_woken = True
 
-    async def _wake(self, record: JobRecord, parent: str) -> None:
-        trace = {"traceparent": parent} if parent else {}
+    async def _wake(self, record: JobRecord, trace: Mapping[str, str]) -> None:
         await self._bus.append(queue_messages.ready(self._subjects, record, trace))
 
     async def _compare(
