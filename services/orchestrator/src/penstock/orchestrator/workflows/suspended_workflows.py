@@ -13,13 +13,18 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
-
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusError, Stored, WrongSequence
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    BusRefused,
+    PayloadTooLarge,
+    Stored,
+    WrongSequence,
+)
 from penstock.events.envelope import UnknownEvent
 from penstock.events.job import JOB_EVENTS, JobCarried
-from penstock.events.subjects import Subjects
+from penstock.events.subjects import Subjects, check_name
 from penstock.events.workflow import (
     INBOX_EVENTS,
     ScheduledStep,
@@ -38,7 +43,7 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
-from penstock.runtime.limited_log import LimitedLog
+from penstock.runtime.poison_messages import note, skipping_poison
 from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.orchestrator")
@@ -70,7 +75,6 @@ class SuspendedWorkflows:
         self._log = JobLog(bus, subjects, client.dispatcher.source)
         self._cancelling = InstructionExecutor(bus, subjects, client)
         self._after_seconds = after_seconds
-        self._skipped = LimitedLog(log)
         self._woken = asyncio.Event()
         self._touched: set[str] = set()
         self._unknown: set[str] = set()
@@ -120,18 +124,13 @@ class SuspendedWorkflows:
         if stored.sequence <= self.position:
             return
         _, noun, key, name = stored.subject.rsplit(".", 3)
-        try:
+        with skipping_poison(f"event {stored.sequence}"):
             if noun == "workflow":
-                self._see_signal(key, stored)
+                self._see_signal(key)
             elif name in _SUSPENDING:
                 self._see_suspension(key, stored)
             else:
                 self._see_job(key, name, stored)
-        except Exception as error:  # any key that may dispatch can store it
-            self._skipped.write(
-                logging.WARNING, key,
-                "workflow %s: event %d is skipped: %r", key, stored.sequence, error,
-            )  # fmt: skip
         self.position = stored.sequence
 
     def _see_suspension(self, key: str, stored: Stored) -> None:
@@ -150,7 +149,7 @@ class SuspendedWorkflows:
             elif workflow.is_due:
                 self._touch(key)
 
-    def _see_signal(self, key: str, stored: Stored) -> None:
+    def _see_signal(self, key: str) -> None:
         workflow = self.unfinished.get(key)
         if workflow is not None and workflow.signals:
             self._compare_soon(key)  # it may be one that was sent before
@@ -217,7 +216,7 @@ class SuspendedWorkflows:
         due = self._touched | late
         self._touched = set()
         try:
-            await bounded.gather(lambda key: self._settle(key, now), sorted(due), _AT_ONCE)
+            await bounded.gather(lambda key: self._look_after(key, now), sorted(due), _AT_ONCE)
         except BusError:
             self._touched |= due
             raise
@@ -228,6 +227,17 @@ class SuspendedWorkflows:
             return set()
         self._next_check = now + min(_LOOK_SECONDS, self._after_seconds / 4)
         return {key for key, one in self.unfinished.items() if one.check_at <= now}
+
+    async def _look_after(self, key: str, now: float) -> None:
+        """Settles one; what any key may have stored of it must not hold up the others."""
+        try:
+            with skipping_poison(f"workflow {key}"):
+                await self._settle(key, now)
+                return
+        except (BusRefused, PayloadTooLarge) as error:
+            note(f"workflow {key}", error)
+        if workflow := self.unfinished.get(key):
+            workflow.checked(now, self._after_seconds)
 
     async def _settle(self, key: str, now: float) -> None:
         workflow = self.unfinished.get(key)
@@ -252,6 +262,7 @@ class SuspendedWorkflows:
             workflow.is_woken = True
 
     async def _wake(self, record: JobRecord, parent: str) -> None:
+        check_name("queue", record.queue)
         trace = {"traceparent": parent} if parent else {}
         await self._bus.append(queue_messages.ready(self._subjects, record, trace))
 
@@ -301,11 +312,7 @@ class SuspendedWorkflows:
     async def _dispatch(self, key: str, missing: Sequence[ScheduledStep]) -> None:
         """Dispatches what the worker left out that stored the advance."""
         dispatcher = self._client.dispatcher
-        try:
-            events = step_events(key, missing, dispatcher.source)
-        except (ValueError, msgspec.MsgspecError) as error:
-            log.error("workflow %s: a step cannot be dispatched: %s", key, error)
-            return
+        events = step_events(key, missing, dispatcher.source)
         log.warning("workflow %s: dispatches %d steps left out by a crash", key, len(events))
         for answer in await dispatcher.sender.send_many(events, into_reserve=True):
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
