@@ -162,6 +162,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
         run_seconds: of this advance.
+        inline_steps: how many it has recorded so far.
     """
 
     queue: str
@@ -175,6 +176,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     status: Status = {}
     run_seconds: float = 0.0
     function: str = ""
+    inline_steps: Int64 = 0
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):

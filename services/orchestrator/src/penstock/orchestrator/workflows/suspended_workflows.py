@@ -18,12 +18,13 @@ from penstock.bus.protocol import (
     Bus,
     BusError,
     BusRefused,
+    Outgoing,
     PayloadTooLarge,
     Stored,
     WrongSequence,
 )
 from penstock.events.envelope import UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobCarried
+from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobRevived
 from penstock.events.subjects import Subjects, check_name
 from penstock.events.workflow import (
     INBOX_EVENTS,
@@ -36,7 +37,7 @@ from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.event_log import read_event
-from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import inbox, memo
@@ -246,6 +247,9 @@ class SuspendedWorkflows:
         if workflow.is_over:
             await self._cancel_steps(key, workflow, now)
             return
+        if key not in self._unknown and workflow.is_due and await self._wake_quickly(key, workflow):
+            workflow.is_woken = True
+            return
         history, parent = await self._log.traced_history(key)
         record = lifecycle.fold(history)
         if record is None or record.state.ended:
@@ -260,6 +264,29 @@ class SuspendedWorkflows:
         if workflow.is_due:
             await self._wake(record, parent)
             workflow.is_woken = True
+
+    async def _wake_quickly(self, key: str, workflow: SuspendedWorkflow) -> bool:
+        """Stores the queue message of one whose call is where most are; False where it is not.
+
+        Without reading whether it is suspended still: if not, the message loses as a double does.
+        """
+        stream, subjects = self._subjects.events_stream, self._subjects
+        names = (JobDispatched.__name__, JobRevived.__name__)
+        calls = await asyncio.gather(
+            *(self._bus.last(stream, subjects.events("job", key, name)) for name in names)
+        )
+        stored = max(filter(None, calls), key=lambda call: call.sequence, default=None)
+        event = read_event(stored, JOB_EVENTS) if stored else None
+        if stored is None or not isinstance(event, JobDispatched | JobRevived):
+            return False
+        if event.queue != workflow.queue:  # it was moved
+            return False
+        headers = {
+            **queue_messages.headers(key, workflow.sequence, 1, trace_of(stored.headers)),
+            **queue_messages.recorded_header(workflow.number, workflow.inline_steps),
+        }
+        await self._bus.append(Outgoing(subjects.queue(event.queue), event.payload, headers))
+        return True
 
     async def _wake(self, record: JobRecord, parent: str) -> None:
         check_name("queue", record.queue)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,13 +14,14 @@ import msgspec
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import new_id
-from penstock.events.job import JobError
+from penstock.events.job import JOB_EVENTS, JobCompleted, JobError
 from penstock.events.workflow import (
     INBOX_EVENTS,
     InlineResult,
     Resolution,
     ScheduledStep,
     StepRecorded,
+    WorkflowAdvanced,
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids, lifecycle
@@ -29,6 +31,7 @@ from penstock.jobs.errors import Cancelled
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
@@ -144,17 +147,63 @@ class WorkerSurroundings:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _begin(self) -> tuple[WorkflowMemo, list[Resolution]]:
-        self.record = await own_record(self._joblog, self._job)
-        workflow_memo = self.record.workflow or memo.EMPTY
+        workflow_memo = await self._memo()
         steps = memo.open_steps(workflow_memo).values()
         jobs = [step for step in steps if step.kind == "job"]
         ends = await bounded.gather(self._end_of, jobs, _READS_AT_ONCE)
         ended = sorted((end for end in ends if end is not None), key=lambda end: end[0])
         return workflow_memo, [resolution for _, resolution in ended]
 
+    async def _memo(self) -> WorkflowMemo:
+        """What was recorded: as much as the message says, where that was true at the start.
+
+        Counting the messages of a history costs the broker more than all else in an advance.
+        """
+        counts = None if self._job.settled else queue_messages.recorded(self._job.delivery.headers)
+        workflow_memo = None if counts is None else await self._counted_memo(*counts)
+        if workflow_memo is None:
+            self.record = await own_record(self._joblog, self._job)
+            return self.record.workflow or memo.EMPTY
+        self.record = _started(self._job, workflow_memo)
+        return workflow_memo
+
+    async def _counted_memo(self, advances: int, inline_steps: int) -> WorkflowMemo | None:
+        """None where the log has not just so many."""
+        subjects, job_id = self._joblog.subjects, self._job.id
+        parts = await asyncio.gather(
+            *(
+                self._bus.history(
+                    subjects.events_stream, subjects.events("job", job_id, kind.__name__), count
+                )
+                for kind, count in ((WorkflowAdvanced, advances), (StepRecorded, inline_steps))
+                if count
+            )
+        )
+        messages = sorted(chain.from_iterable(parts), key=lambda stored: stored.sequence)
+        if len(messages) != advances + inline_steps:
+            return None
+        workflow_memo = memo.EMPTY
+        for stored in messages:
+            match event_log.read_event(stored, JOB_EVENTS):
+                case WorkflowAdvanced() as event:
+                    workflow_memo = memo.advanced(workflow_memo, event)
+                case StepRecorded() as event:
+                    workflow_memo = memo.recorded(workflow_memo, event)
+                case _:
+                    return None
+        return workflow_memo
+
     async def _end_of(self, step: ScheduledStep) -> tuple[int, Resolution] | None:
         """How the job of a step ended, and where in the log; None while it lives."""
-        job_id = derived_ids.step_id(self._job.id, step.n)
+        job_id, subjects = derived_ids.step_id(self._job.id, step.n), self._joblog.subjects
+        completion = await self._bus.last(
+            subjects.events_stream, subjects.events("job", job_id, JobCompleted.__name__)
+        )
+        event = event_log.read_event(completion, JOB_EVENTS) if completion else None
+        if completion and isinstance(event, JobCompleted) and event.result_until is None:
+            return completion.sequence, Resolution(
+                key=step.key, outcome="completed", value=event.result
+            )
         record = await self._joblog.read(job_id)
         if record is None or not record.state.ended:
             return None
@@ -193,3 +242,20 @@ class WorkerSurroundings:
             else:
                 self.record = lifecycle.evolve(self.record, event, job.sequence)
                 return
+
+
+def _started(job: ClaimedJob, workflow_memo: WorkflowMemo) -> JobRecord:
+    """The job as far as its own message tells it, after this attempt's start."""
+    started_at = datetime.fromtimestamp(job.started_at, UTC)
+    return JobRecord(
+        id=job.id,
+        queue=job.queue,
+        function=job.payload.function,
+        payload=job.delivery.body,
+        state=State.RUNNING,
+        sequence=job.sequence,
+        dispatched_at=started_at,
+        available_at=started_at,
+        token=job.token,
+        workflow=workflow_memo,
+    )

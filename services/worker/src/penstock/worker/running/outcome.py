@@ -28,6 +28,12 @@ class Suspended(Verdict):
         super().__init__("suspended")
         self.suspension, self.number, self.record = suspension, number, record
 
+    @property
+    def inline_steps(self) -> int:
+        """How many the workflow has recorded."""
+        entries = self.record.workflow.entries if self.record.workflow else ()
+        return sum(entry.inline is not None for entry in entries)
+
 
 class Blocked(Verdict):
     """The code of a workflow does not fit what it has recorded."""
