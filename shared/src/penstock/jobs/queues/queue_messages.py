@@ -80,9 +80,8 @@ def headers_of(record: JobRecord, trace: Mapping[str, str]) -> Headers:
     if beside := worker_loss.most_beside(record):
         fields = {**fields, BESIDE: str(beside)}
     if record.workflow is not None:
-        entries = record.workflow.entries
-        inline_steps = sum(entry.inline is not None for entry in entries)
-        fields = {**fields, **recorded_header(record.workflow.advances, inline_steps)}
+        workflow = record.workflow
+        fields = {**fields, **recorded_header(workflow.advances, workflow.inline_steps)}
     return fields
 
 

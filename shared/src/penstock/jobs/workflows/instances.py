@@ -193,8 +193,13 @@ def _steps(job: JobView) -> list[StepView]:
     workflow_memo = job.record.workflow or memo.EMPTY
     outcomes = {one.key: one.outcome for entry in workflow_memo.entries for one in entry.consumed}
     given_up = {n for entry in workflow_memo.entries for n in entry.cancelled}
+    scheduled = memo.scheduled_steps(workflow_memo)
     steps = []
     for entry in workflow_memo.entries:
+        for end in entry.consumed:
+            if end.key not in scheduled:  # it had come before it was waited for
+                kind = "timer" if end.outcome == "fired" else "signal"
+                steps.append(StepView(key=end.key, kind=kind, outcome=end.outcome, since=entry.now))
         if entry.inline is not None:
             outcome = "failed" if entry.inline.error else "completed"
             key = entry.inline.key

@@ -23,6 +23,7 @@ class SuspendedWorkflow:
         jobs: number of each open step that is a job, by key.
         signals: number and name of each open wait for a signal, by key.
         ended: number of each open step that has ended, and whether it completed.
+        unseen: numbers of jobs of which no event was seen: a crash may have left them out.
         check_at: POSIX seconds; what is known of it is then compared with the log.
         is_woken: its queue message was stored.
         is_over: it was cancelled: its steps are to be, too.
@@ -35,6 +36,7 @@ class SuspendedWorkflow:
         self.jobs: dict[str, int] = {}
         self.signals: dict[str, tuple[int, str]] = {}
         self.ended: dict[int, bool] = {}
+        self.unseen: set[int] = set()
         self.checks = 0
         self.is_woken = self.is_over = False
 
@@ -56,6 +58,7 @@ class SuspendedWorkflow:
         for step in steps:
             if step.kind == "job":
                 self.jobs[step.key] = step.n
+                self.unseen.add(step.n)
             elif step.kind == "signal":
                 self.signals[step.key] = step.n, step.digest
 
@@ -63,6 +66,7 @@ class SuspendedWorkflow:
         n = self.jobs.pop(key, None)
         if n is not None:
             self.ended.pop(n, None)
+            self.unseen.discard(n)
         self.signals.pop(key, None)
 
     @property
@@ -78,6 +82,7 @@ class SuspendedWorkflow:
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
         self.ended[n] = completed
+        self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
         """The job of a step lives again."""
@@ -88,12 +93,18 @@ class SuspendedWorkflow:
     ) -> None:
         """What is open, how it stands in the log, and which signals are unread."""
         self.jobs, self.signals, self.ended = {}, {}, dict(ended)
+        self.unseen = set()
         self._add(steps)
+        self.unseen -= self.ended.keys()
         unread = Counter(signals)
         for n, name in sorted(self.signals.values()):
             if unread[name] > 0:
                 unread[name] -= 1
                 self.ended[n] = True
+
+    def woken(self, check_at: float) -> None:
+        """Its queue message was stored."""
+        self.is_woken, self.check_at = True, check_at
 
     def checked(self, now: float, patience_seconds: float) -> None:
         """It was compared with the log: the next time after twice as long."""

@@ -51,6 +51,9 @@ log = logging.getLogger("penstock.orchestrator")
 
 _ROUND_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
+_WAKE_UPS_AFTER = 30
+"""Times the patience after which a wake-up that led to no start is taken for lost: where a queue is
+long, a second message would only make it longer."""
 _AT_ONCE = 100
 _SUSPENDING = (WorkflowAdvanced.__name__, JobCarried.__name__)
 _ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
@@ -212,9 +215,7 @@ class SuspendedWorkflows:
         Raises:
             BusError: what is left is looked at later.
         """
-        late = self._late(now)
-        self._unknown |= late
-        due = self._touched | late
+        due = self._touched | self._late(now)
         self._touched = set()
         try:
             await bounded.gather(lambda key: self._look_after(key, now), sorted(due), _AT_ONCE)
@@ -247,9 +248,16 @@ class SuspendedWorkflows:
         if workflow.is_over:
             await self._cancel_steps(key, workflow, now)
             return
-        if key not in self._unknown and workflow.is_due and await self._wake_quickly(key, workflow):
-            workflow.is_woken = True
-            return
+        if now >= workflow.check_at and not await self._is_in_order(key, workflow):
+            self._unknown.add(key)
+        if key not in self._unknown:
+            if now >= workflow.check_at:
+                workflow.checked(now, self._after_seconds)
+            if not workflow.is_due:
+                return
+            if await self._wake_quickly(key, workflow):
+                workflow.woken(now + _WAKE_UPS_AFTER * self._after_seconds)
+                return
         history, parent = await self._log.traced_history(key)
         record = lifecycle.fold(history)
         if record is None or record.state.ended:
@@ -263,7 +271,24 @@ class SuspendedWorkflows:
             await self._compare(key, workflow, record, now)
         if workflow.is_due:
             await self._wake(record, parent)
-            workflow.is_woken = True
+            workflow.woken(now + _WAKE_UPS_AFTER * self._after_seconds)
+
+    async def _is_in_order(self, key: str, workflow: SuspendedWorkflow) -> bool:
+        """Whether what must exist does, as far as single events show it."""
+        stream, subjects = self._subjects.events_stream, self._subjects
+        if workflow.is_woken:
+            started = await self._bus.last(stream, subjects.events("job", key, "JobStarted"))
+            return started is not None and started.sequence > workflow.sequence
+
+        async def exists(n: int) -> bool:
+            job_id = derived_ids.step_id(key, n)
+            subject = subjects.events("job", job_id, JobDispatched.__name__)
+            return await self._bus.last(stream, subject) is not None
+
+        numbers = sorted(workflow.unseen)
+        found = await bounded.gather(exists, numbers, _AT_ONCE)
+        workflow.unseen = {n for n, is_there in zip(numbers, found, strict=True) if not is_there}
+        return not workflow.unseen
 
     async def _wake_quickly(self, key: str, workflow: SuspendedWorkflow) -> bool:
         """Stores the queue message of one whose call is where most are; False where it is not.

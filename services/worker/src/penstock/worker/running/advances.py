@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, TypeVar
@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusUnavailable, WrongSequence, broker_time
+from penstock.bus.protocol import Bus, BusUnavailable, Stored, WrongSequence, broker_time
 from penstock.events.envelope import new_id
-from penstock.events.job import JOB_EVENTS, JobCompleted, JobError
+from penstock.events.job import JOB_EVENTS, JobCompleted, JobError, JobEvent
 from penstock.events.workflow import (
     INBOX_EVENTS,
     InlineResult,
@@ -61,13 +61,23 @@ class Advances:
     ) -> None:
         self._bus, self._joblog, self._dispatcher, self._loop = bus, joblog, dispatcher, loop
 
+    def prepare(self, jobs: Iterable[ClaimedJob]) -> None:
+        """Begins to read what the workflows among claimed jobs need; in the worker's loop."""
+        for job in jobs:
+            if job.kind.kind:
+                job.surroundings = self._surroundings(job)
+                job.surroundings.read_ahead()
+
+    def _surroundings(self, job: ClaimedJob) -> WorkerSurroundings:
+        return WorkerSurroundings(self._bus, self._joblog, self._dispatcher, self._loop, job)
+
     def run(self, job: ClaimedJob) -> Any:
         """What the workflow returned, else :class:`Suspended` or :class:`Blocked`.
 
         Raises:
             Cancelled: it was cancelled, or is another worker's now; and what the workflow raises.
         """
-        around = WorkerSurroundings(self._bus, self._joblog, self._dispatcher, self._loop, job)
+        around: WorkerSurroundings = job.surroundings or self._surroundings(job)
         workflow_memo = around.begin()
         try:
             outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
@@ -99,6 +109,7 @@ class WorkerSurroundings:
     ) -> None:
         self._bus, self._joblog, self._dispatcher = bus, joblog, dispatcher
         self._loop, self._job = loop, job
+        self._reading: asyncio.Task[tuple[WorkflowMemo, list[Resolution]]] | None = None
 
     # --- in the job's thread ----------------------------------------------------------------------
     def now(self) -> datetime:
@@ -114,7 +125,7 @@ class WorkerSurroundings:
 
     def begin(self) -> WorkflowMemo:
         """What was recorded; reads how its open steps have ended so far. Call it first."""
-        workflow_memo, ends = self._in_loop(self._begin)
+        workflow_memo, ends = self._in_loop(self._read_before)
         self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
         return workflow_memo
 
@@ -125,6 +136,7 @@ class WorkerSurroundings:
             id=new_id(),
             job_id=self._job.id,
             source=self._joblog.source,
+            number=(self.record.workflow or memo.EMPTY).inline_steps + 1,
             now=now,
             consumed=consumed,
             inline=result,
@@ -145,6 +157,15 @@ class WorkerSurroundings:
             except BusUnavailable as error:
                 log.warning("workflow %s waits for the broker: %s", self._job.id, error)
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    def read_ahead(self) -> None:
+        """Begins to read; while other jobs run, it costs no time."""
+        self._reading = asyncio.ensure_future(self._begin())
+        self._reading.add_done_callback(lambda reading: reading.cancelled() or reading.exception())
+
+    async def _read_before(self) -> tuple[WorkflowMemo, list[Resolution]]:
+        reading, self._reading = self._reading, None
+        return await (reading or self._begin())
 
     async def _begin(self) -> tuple[WorkflowMemo, list[Resolution]]:
         workflow_memo = await self._memo()
@@ -168,30 +189,37 @@ class WorkerSurroundings:
         return workflow_memo
 
     async def _counted_memo(self, advances: int, inline_steps: int) -> WorkflowMemo | None:
-        """None where the log has not just so many."""
-        subjects, job_id = self._joblog.subjects, self._job.id
-        parts = await asyncio.gather(
-            *(
-                self._bus.history(
-                    subjects.events_stream, subjects.events("job", job_id, kind.__name__), count
-                )
-                for kind, count in ((WorkflowAdvanced, advances), (StepRecorded, inline_steps))
-                if count
-            )
-        )
-        messages = sorted(chain.from_iterable(parts), key=lambda stored: stored.sequence)
-        if len(messages) != advances + inline_steps:
+        """What was recorded; None where the last advance in the log says otherwise.
+
+        A message that names too few does no harm: what its advance records has a number that was
+        there before, and is ignored (see `memo`).
+        """
+        if not advances:
+            return None if inline_steps else memo.EMPTY
+        stream = self._joblog.subjects.events_stream
+        last = await self._bus.last(stream, self._subject(WorkflowAdvanced))
+        event = event_log.read_event(last, JOB_EVENTS) if last else None
+        if last is None or not isinstance(event, WorkflowAdvanced):
             return None
-        workflow_memo = memo.EMPTY
-        for stored in messages:
-            match event_log.read_event(stored, JOB_EVENTS):
-                case WorkflowAdvanced() as event:
-                    workflow_memo = memo.advanced(workflow_memo, event)
-                case StepRecorded() as event:
-                    workflow_memo = memo.recorded(workflow_memo, event)
-                case _:
-                    return None
-        return workflow_memo
+        if (event.number, event.inline_steps) != (advances, inline_steps):
+            return None
+        if (advances, inline_steps) == (1, 0):
+            return memo.advanced(memo.EMPTY, event)
+        parts = [
+            await self._oldest(WorkflowAdvanced, advances),
+            await self._oldest(StepRecorded, inline_steps),
+        ]
+        if [len(part) for part in parts] != [advances, inline_steps]:
+            return None
+        messages = sorted(chain.from_iterable(parts), key=lambda stored: stored.sequence)
+        return _folded(messages)
+
+    def _subject(self, kind: type[JobEvent]) -> str:
+        return self._joblog.subjects.events("job", self._job.id, kind.__name__)
+
+    async def _oldest(self, kind: type[JobEvent], count: int) -> list[Stored]:
+        stream = self._joblog.subjects.events_stream
+        return await self._bus.history(stream, self._subject(kind), count) if count else []
 
     async def _end_of(self, step: ScheduledStep) -> tuple[int, Resolution] | None:
         """How the job of a step ended, and where in the log; None while it lives."""
@@ -259,3 +287,17 @@ def _started(job: ClaimedJob, workflow_memo: WorkflowMemo) -> JobRecord:
         token=job.token,
         workflow=workflow_memo,
     )
+
+
+def _folded(messages: Iterable[Stored]) -> WorkflowMemo | None:
+    """None where one of them cannot be read."""
+    workflow_memo = memo.EMPTY
+    for stored in messages:
+        match event_log.read_event(stored, JOB_EVENTS):
+            case WorkflowAdvanced() as event:
+                workflow_memo = memo.advanced(workflow_memo, event)
+            case StepRecorded() as event:
+                workflow_memo = memo.recorded(workflow_memo, event)
+            case _:
+                return None
+    return workflow_memo

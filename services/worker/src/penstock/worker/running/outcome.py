@@ -31,8 +31,7 @@ class Suspended(Verdict):
     @property
     def inline_steps(self) -> int:
         """How many the workflow has recorded."""
-        entries = self.record.workflow.entries if self.record.workflow else ()
-        return sum(entry.inline is not None for entry in entries)
+        return self.record.workflow.inline_steps if self.record.workflow else 0
 
 
 class Blocked(Verdict):
