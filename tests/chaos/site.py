@@ -34,7 +34,7 @@ from penstock.events.batch import (
 )
 from penstock.events.envelope import encode
 from penstock.events.job import JOB_EVENTS
-from penstock.events.scaling import WorkersScaled
+from penstock.events.scaling import LeaderChanged, WorkersScaled
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.jobs.event_store.event_log import read_event
@@ -161,6 +161,8 @@ class Site:
         decider = self.buses["decider"]
         lease = self.subjects.state("lease", "decider")
         epoch = await decider.append(Outgoing(lease, b"{}"))
+        leads = LeaderChanged(leader="chaos", epoch=epoch)
+        await decider.append(Outgoing(self.subjects.event(leads), encode(leads)))
         for host in self.hosts:
             name = host.settings.host.name
             plan = WorkersScaled(host=name, epoch=epoch, version=1, pools=WORKERS)

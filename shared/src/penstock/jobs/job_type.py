@@ -145,7 +145,7 @@ class JobType(Generic[P, R]):
         Raises:
             WrongResult: names both types. TypeError: it cannot be encoded.
         """
-        encoded = encode_result(value)
+        encoded = encode(value)
         if self._checks_result:
             try:
                 self._result.decode(encoded)

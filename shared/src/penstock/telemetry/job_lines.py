@@ -9,10 +9,11 @@ belong to the job where it runs ``contextvars.copy_context().run(function)``, or
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from typing import Any
+
+import msgspec
 
 from penstock.telemetry.spans import trace_id
 
@@ -22,22 +23,32 @@ ERROR_TYPE, TRACEBACK, STREAM = "error_type", "error_traceback", "stream"
 """Attributes of a record: of the line about a failed attempt, and of what a job printed."""
 
 
-class RunningJob:
-    """The attempt that lines belong to.
+class RunningJob(msgspec.Struct, eq=False):
+    """The attempt that lines belong to: those that are written inside of ``with running_job:``.
 
-    Args:
+    Attributes:
         job_id: of the job.
         attempt: 1 for the first.
         function: registered name.
         worker: that runs it.
         trace: id of the trace that its dispatch began; empty for none.
+        has_written: a line, or a part of one, is kept in its name.
     """
 
-    __slots__ = ("attempt", "function", "job_id", "trace", "worker")
+    job_id: str
+    attempt: int
+    function: str
+    worker: str
+    trace: str
+    has_written: bool = False
+    _outside: Token[RunningJob | None] | None = None
 
-    def __init__(self, job_id: str, attempt: int, function: str, worker: str, trace: str) -> None:
-        self.job_id, self.attempt = job_id, attempt
-        self.function, self.worker, self.trace = function, worker, trace
+    def __enter__(self) -> None:
+        self._outside = _running.set(self)
+
+    def __exit__(self, *error: object) -> None:
+        assert self._outside is not None
+        _running.reset(self._outside)
 
     def fields(self) -> Fields:
         """What its lines carry: job_id, attempt, function, worker, and trace_id if it has one."""
@@ -62,16 +73,6 @@ _running: ContextVar[RunningJob | None] = ContextVar("penstock_running_job", def
 def running_job() -> RunningJob | None:
     """The job in whose context this is called; None outside of jobs."""
     return _running.get()
-
-
-@contextmanager
-def written_by(job: RunningJob) -> Iterator[None]:
-    """Lines that are written inside the block belong to ``job``."""
-    token = _running.set(job)
-    try:
-        yield
-    finally:
-        _running.reset(token)
 
 
 def job_of(record: logging.LogRecord) -> RunningJob | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -79,7 +80,7 @@ class Reporter:
         self._is_first_job = True
         self._started_at = time.time()
         self._number = 0
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: defaultdict[str, _Tally] = defaultdict(_Tally)
         self._functions = FunctionTallies()
 
     def started(self, jobs: list[ClaimedJob]) -> None:
@@ -87,7 +88,7 @@ class Reporter:
             self._is_first_job = False
             _record_first_job(self._assignment, jobs[0])
         for job in jobs:
-            tally = self._tally(job.queue)
+            tally = self._tallies[job.queue]
             tally.started += 1
             tally.late += job.pickup_seconds > self._sla_seconds
             tally.redelivered += job.delivery.deliveries > 1
@@ -101,7 +102,7 @@ class Reporter:
             # What was deferred or skipped did not run: its time is no measurement.
             if outcome.verdict is not None and not outcome.is_advance:
                 continue
-            tally = self._tally(job.queue)
+            tally = self._tallies[job.queue]
             tally.failed += outcome.error is not None
             tally.services.append(outcome.run_seconds)
             self._functions.finished(
@@ -111,9 +112,6 @@ class Reporter:
                 outcome.peak_memory_bytes,
             )
 
-    def _tally(self, queue: str) -> _Tally:
-        return self._tallies.setdefault(queue, _Tally())
-
     async def send(self) -> None:
         """Publishes a report and starts counting anew."""
         self._number += 1
@@ -121,7 +119,7 @@ class Reporter:
         if not self._state.takes_jobs:
             state = "draining"
         now = time.time()
-        tallies, self._tallies = self._tallies, {}
+        tallies, self._tallies = self._tallies, defaultdict(_Tally)
         series, series_dropped = self._job_metrics.take()
         report = WorkerReport(
             worker=self._assignment.worker,

@@ -253,8 +253,9 @@ def for_queue(call: Payload, queue: str, ring: KeyRing) -> Payload:
 
 def holds_sealed(call: Payload) -> bool:
     """Whether anything that goes into the call is sealed; then its result must be."""
-    handed = call.handed.values() if call.handed else ()
-    return is_sealed(call.arguments) or any(map(is_sealed, handed))
+    if is_sealed(call.arguments):
+        return True
+    return call.handed is not None and any(map(is_sealed, call.handed.values()))
 
 
 def _template(call: Payload, sealed: Sealed) -> str:

@@ -171,8 +171,11 @@ def since(delivery: Delivery, header: str) -> float:
 
     POSIX seconds by the broker's clock, as :attr:`Delivery.stored_at` is.
     """
+    value = delivery.headers.get(header)
+    if value is None:
+        return delivery.stored_at
     try:
-        at = float(delivery.headers.get(header, ""))
+        at = float(value)
     except ValueError:
         return delivery.stored_at
     return at if 0 < at < delivery.stored_at else delivery.stored_at

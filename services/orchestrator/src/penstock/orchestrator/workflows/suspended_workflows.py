@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from penstock import telemetry
 from penstock.bus import bounded
 from penstock.bus.protocol import (
     Bus,
@@ -266,11 +267,13 @@ class SuspendedWorkflows:
         if record.state is not State.SUSPENDED or record.changed_by != workflow.sequence:
             workflow.checked(now, self._after_seconds)
             return  # it goes on already, or its next advance is on its way through the log
+        trace = {"traceparent": parent} if parent else {}
         if key in self._unknown:
             self._unknown.discard(key)
-            await self._compare(key, workflow, record, now)
+            with telemetry.within(trace):  # of what this dispatches
+                await self._compare(key, workflow, record, now)
         if workflow.is_due:
-            await self._wake(record, parent)
+            await self._wake(record, trace)
             workflow.woken(now + _WAKE_UPS_AFTER * self._after_seconds)
 
     async def _is_in_order(self, key: str, workflow: SuspendedWorkflow) -> bool:
@@ -313,9 +316,8 @@ class SuspendedWorkflows:
         await self._bus.append(Outgoing(subjects.queue(event.queue), event.payload, headers))
         return True
 
-    async def _wake(self, record: JobRecord, parent: str) -> None:
+    async def _wake(self, record: JobRecord, trace: Mapping[str, str]) -> None:
         check_name("queue", record.queue)
-        trace = {"traceparent": parent} if parent else {}
         await self._bus.append(queue_messages.ready(self._subjects, record, trace))
 
     async def _compare(

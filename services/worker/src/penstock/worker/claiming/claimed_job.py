@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from asyncio import Future
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from penstock.bus.protocol import Delivery
 from penstock.events.job import JobError
-from penstock.jobs.job_log import trace_of
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff
@@ -17,8 +17,7 @@ from penstock.runtime.workers.pulse import Pulse
 from penstock.telemetry.job_lines import RunningJob
 
 
-@dataclass(slots=True)
-class LiveRun:
+class LiveRun(msgspec.Struct):
     """What a run shows of itself: written in the job's thread, read in the worker's loop.
 
     Attributes:
@@ -30,7 +29,7 @@ class LiveRun:
         span: its span, for the author's attributes.
         output: what its log lines carry; None before it begins.
         first_memory_bytes: in use by its process when it began; 0 where it was not measured.
-        is_heir: another job ran in its process before.
+        is_heir: another job ran in its process before; known where memory is measured.
         exceeded: the limit for which it is being ended; None while it keeps them.
         cpu_clock: of its thread's CPU time, and what that showed when it began; of one whose
             thread others share, only while its code runs there. Else None.
@@ -75,8 +74,7 @@ class LiveRun:
         return time.monotonic() - last if last else 0.0
 
 
-@dataclass(slots=True, eq=False)
-class ClaimedJob:
+class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
     """One claimed job. Changed in the worker's loop only; its thread reads it.
 
     Attributes:
@@ -86,6 +84,7 @@ class ClaimedJob:
         most_beside: how many suspects may run in this process while it runs, itself included; 0: it
             is none.
         live: what the run shows of itself while it goes on.
+        trace: the trace headers of its message, for the events that follow.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: another worker or a cancel decides about this job now: nothing is recorded for it.
         recorded_progress: the progress that its last JobProgressed holds.
@@ -111,7 +110,8 @@ class ClaimedJob:
     started_at: float
     max_lost: int = 0
     most_beside: int = 0
-    live: LiveRun = field(default_factory=LiveRun)
+    live: LiveRun = msgspec.field(default_factory=LiveRun)
+    trace: dict[str, str] = {}
     yielded: str = ""
     lost: bool = False
     recorded_progress: tuple[int, int | None] | None = None
@@ -135,11 +135,6 @@ class ClaimedJob:
         """The call's own; a call by name leaves it to the function."""
         own = self.payload.backoff
         return own if own != DEFAULT_BACKOFF else self.kind.retries.backoff
-
-    @property
-    def trace(self) -> dict[str, str]:
-        """The trace headers of its message, for the events that follow."""
-        return trace_of(self.delivery.headers)
 
 
 class ClaimDeadline:

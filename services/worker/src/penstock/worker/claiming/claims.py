@@ -126,7 +126,8 @@ class Claims:
             starts.extend((job, self._started(job)) for job in unended)
         if refused:
             await self._refusals.refuse(refused)
-        starts = [one for one in starts if await self._has_room(one[0], company)]
+        if any(job.most_beside for job, _ in starts):
+            starts = [one for one in starts if await self._has_room(one[0], company)]
         answers = await self._bus.append_many([self._start(job, event) for job, event in starts])
         won: list[ClaimedJob] = []
         others: list[tuple[ClaimedJob, JobStarted, BusError]] = []

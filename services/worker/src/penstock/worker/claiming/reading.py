@@ -13,6 +13,7 @@ from penstock.events.job import JobError
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, UnknownJob
+from penstock.jobs.job_log import trace_of
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import KeyRing, arguments, is_sealed
@@ -141,6 +142,7 @@ class Reader:
             tries=tries or self._profile.tries,
             started_at=now,
             most_beside=_most_beside(delivery),
+            trace=trace_of(delivery.headers),
             max_lost=worker_loss.own_limit(kind.max_lost, tries),
         )
 
@@ -191,7 +193,10 @@ class Reader:
 
 def _most_beside(delivery: Delivery) -> int:
     """What the message says of losses before it; the job's own events say more where it is old."""
+    beside = delivery.headers.get(queue_messages.BESIDE)
+    if beside is None:
+        return 0
     try:
-        return max(int(delivery.headers.get(queue_messages.BESIDE, "0")), 0)
+        return max(int(beside), 0)
     except ValueError:
         return 0

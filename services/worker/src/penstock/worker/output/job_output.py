@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from penstock.telemetry.job_lines import written_by
 from penstock.telemetry.propagation import ids
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.output import prints
@@ -41,24 +40,30 @@ class JobOutput:
                 logging.root.removeHandler(self._stored)
                 await self._stored.finish()
 
-    @contextmanager
-    def of(self, job: ClaimedJob) -> Iterator[None]:
-        """What is written inside the block belongs to the job; call it in the job's context."""
-        running = job.live.output = Attempt(job, self._worker, _trace_id(job))
+    def of(self, job: ClaimedJob) -> Attempt:
+        """A block, entered in the job's context: what is written inside it belongs to the job."""
+        trace = _trace_id(job) if job.trace else ""
+        job.live.output = attempt = Attempt(
+            job_id=job.id,
+            attempt=job.attempt,
+            function=job.payload.function,
+            worker=self._worker,
+            trace=trace,
+            payload=job.payload,
+            flush=self._flush,
+        )
         if self._is_open and self._stored and self._stored not in logging.root.handlers:
             logging.root.addHandler(self._stored)  # at first, or a module replaced all handlers
-        try:
-            with written_by(running):
-                yield
-        finally:
-            for stream in self._prints or ():
-                stream.end(running)
-            if self._stored:
-                self._stored.ended(running)
+        return attempt
+
+    def _flush(self, attempt: Attempt) -> None:
+        """The function of an attempt that has written has returned."""
+        for stream in self._prints or ():
+            stream.end(attempt)
+        if self._stored:
+            self._stored.ended(attempt)
 
 
 def _trace_id(job: ClaimedJob) -> str:
-    if not (trace := job.trace):  # the usual case: nothing is traced
-        return ""
-    parsed = ids(trace["traceparent"])
+    parsed = ids(job.trace["traceparent"])
     return parsed[0] if parsed else ""

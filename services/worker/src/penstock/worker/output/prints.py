@@ -45,7 +45,7 @@ class Prints(io.TextIOBase):
                 complete.append(part)
                 part = ""
             if part:
-                self._parts[job] = part
+                self._parts[job], job.has_written = part, True
         for line in complete:
             self._log(job, line)
         return len(text)

@@ -29,9 +29,9 @@ from penstock.events.log_lines import LogChunk, LogLine
 from penstock.events.subjects import Subjects
 from penstock.jobs.payloads import redaction
 from penstock.jobs.payloads.encryption import KeyRing, about_result, holds_sealed
+from penstock.jobs.payloads.payload import Payload
 from penstock.runtime.limited_log import LimitedLog
 from penstock.telemetry.job_lines import STREAM, RunningJob, failure_of, job_of
-from penstock.worker.claiming.claimed_job import ClaimedJob
 
 log = logging.getLogger("penstock.worker")
 
@@ -58,18 +58,27 @@ def stored_lines(bus: Bus, settings: Settings, host: str, ring: KeyRing) -> Stor
     return StoredLines(bus, Subjects(settings.prefix), settings.logs, host, ring)
 
 
-class Attempt(RunningJob):
+class Attempt(RunningJob, kw_only=True, eq=False):
     """A running job, with the call that says what of its lines is hidden.
 
+    It does not refer to the claimed job, which refers to it: jobs are many, and without a cycle
+    they need no garbage collection.
+
     Attributes:
+        payload: the call.
+        flush: called at the end of the block, outside of the job's context, if it has written.
         has_ended: its function has returned; the line about its failure comes after that.
     """
 
-    __slots__ = ("has_ended", "job")
+    payload: Payload
+    flush: Callable[[Attempt], None]
+    has_ended: bool = False
 
-    def __init__(self, job: ClaimedJob, worker: str, trace: str) -> None:
-        super().__init__(job.id, job.attempt, job.payload.function, worker, trace)
-        self.job, self.has_ended = job, False
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self.has_ended = True
+        if self.has_written:
+            self.flush(self)
 
 
 @dataclass(slots=True)
@@ -130,19 +139,19 @@ class StoredLines(logging.Handler):
         self._publish_soon()
 
     def ended(self, attempt: Attempt) -> None:
-        """The function has returned; called in the job's thread."""
-        attempt.has_ended = True
+        """The function of an attempt that has written has returned; called in the job's thread."""
         if attempt in self._attempts:
             self._publish_soon()
 
     def _begin(self, attempt: Attempt) -> _Collected:
-        hidden = redaction.hidden_texts(attempt.job.payload)
+        attempt.has_written = True
+        hidden = redaction.hidden_texts(attempt.payload)
         collected = self._attempts[attempt] = _Collected(attempt, hidden)
         return collected
 
     def _line(self, record: logging.LogRecord, collected: _Collected) -> LogLine:
         failure = failure_of(record, lambda: _traceback(self._plain, record))
-        names = collected.attempt.job.payload.masked
+        names = collected.attempt.payload.masked
 
         def shown(text: str) -> str:
             for secret in collected.hidden:
@@ -221,17 +230,17 @@ class StoredLines(logging.Handler):
     def _chunk(
         self, attempt: Attempt, lines: tuple[LogLine, ...], dropped: int, ended: bool
     ) -> tuple[Outgoing, int]:
-        job, sealed = attempt.job, b""
+        call, sealed = attempt.payload, b""
         size = sum(map(_size, lines))
-        if lines and holds_sealed(job.payload):
-            about = about_result(job.id, attempt.function, job.queue)
+        if lines and holds_sealed(call):
+            about = about_result(call.id, call.function, call.queue)
             sealed, lines = self._ring.seal(msgspec.json.encode(lines), about), ()
         self._number += 1
         chunk = LogChunk(
-            job_id=job.id,
-            attempt=job.attempt,
-            function=attempt.function,
-            queue=job.queue,
+            job_id=call.id,
+            attempt=attempt.attempt,
+            function=call.function,
+            queue=call.queue,
             worker=attempt.worker,
             host=self._host,
             number=self._number,
@@ -240,7 +249,7 @@ class StoredLines(logging.Handler):
             dropped=dropped,
             ended=ended,
         )
-        return Outgoing(self._subjects.log_lines(job.id), msgspec.json.encode(chunk)), size
+        return Outgoing(self._subjects.log_lines(call.id), msgspec.json.encode(chunk)), size
 
     async def finish(self) -> None:
         """Publishes what is left, for a bounded time."""

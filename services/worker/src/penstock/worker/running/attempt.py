@@ -27,6 +27,7 @@ from penstock.worker.running.running_jobs import ThreadRun
 log = logging.getLogger("penstock.worker")
 
 MakeContext = Callable[[ClaimedJob], Any]
+Writing = Callable[[ClaimedJob], AbstractContextManager[Any]]
 
 
 class Functions:
@@ -37,6 +38,9 @@ class Functions:
         gates: the middleware that jobs run inside; None for none.
         output: what jobs write while they run; None leaves it as it is.
         advances: runs workflows.
+
+    Attributes:
+        writing: gives a block in which what is written in this thread or task belongs to the job.
     """
 
     def __init__(
@@ -46,24 +50,21 @@ class Functions:
         output: JobOutput | None = None,
         advances: Advances | None = None,
     ) -> None:
-        self._make_context, self._gates, self._output = make_context, gates, output
-        self._advances = advances
-
-    def writing(self, job: ClaimedJob) -> AbstractContextManager[None]:
-        """A block in which what is written in this thread or task belongs to the job."""
-        return self._output.of(job) if self._output else nullcontext()
+        self._make_context, self._gates, self._advances = make_context, gates, advances
+        self._has_pool_middleware = gates is not None and bool(gates.pool)
+        self.writing: Writing = output.of if output else nullcontext
 
     def call(self, job: ClaimedJob, run: ThreadRun) -> Outcome:
         """What the function returns, in the job's own thread. Raises what the function raises."""
         returned = self._call(job, run)
-        if isinstance(returned, Suspended | Blocked):
+        if job.kind.kind and isinstance(returned, Suspended | Blocked):
             return Outcome(verdict=returned)
         return Outcome(result=_encoded(job, returned))
 
     def _call(self, job: ClaimedJob, run: ThreadRun) -> Any:
-        if self._has_middleware(job):
+        if self._has_pool_middleware or job.kind.middleware:
             return self._call_within(job, run)
-        result = self._bare_call(job)()
+        result = self._bare_call(job)
         return _await(result, run) if job.kind.is_async else result
 
     def _call_within(self, job: ClaimedJob, run: ThreadRun) -> Any:
@@ -71,7 +72,7 @@ class Functions:
         context = self._make_context(job)
         assert self._gates is not None
         arounds = self._gates.around(job, context)
-        call = self._bare_call(job, context)
+        call = partial(self._bare_call, job, context)
         if job.kind.is_async or any(
             isinstance(one, AbstractAsyncContextManager) for one in arounds
         ):
@@ -81,25 +82,23 @@ class Functions:
     async def result(self, job: ClaimedJob) -> bytes:
         """The encoded result of an asynchronous job, in a loop that others share. Raises what its
         function raises."""
-        if not self._has_middleware(job):
-            return _encoded(job, await self._bare_call(job)())
+        if not (self._has_pool_middleware or job.kind.middleware):
+            return _encoded(job, await self._bare_call(job))
         context = self._make_context(job)
         assert self._gates is not None
         arounds = self._gates.around(job, context, in_loop=True)
-        call = self._bare_call(job, context)
+        call = partial(self._bare_call, job, context)
         return _encoded(job, await middleware.call_async(arounds, call))
 
-    def _bare_call(self, job: ClaimedJob, context: Any = None) -> Callable[[], Any]:
+    def _bare_call(self, job: ClaimedJob, context: Any = None) -> Any:
+        """Calls the function; with a context of its own, if it takes one and none is given."""
         kind = job.kind
         if kind.kind and self._advances is not None:
-            return partial(self._advances.run, job)
-        call = partial(kind.function, **job.arguments)
-        if kind.takes_context:
-            return partial(call, self._make_context(job) if context is None else context)
-        return call
-
-    def _has_middleware(self, job: ClaimedJob) -> bool:
-        return bool(job.kind.middleware or (self._gates is not None and self._gates.pool))
+            return self._advances.run(job)
+        if not kind.takes_context:
+            return kind.function(**job.arguments)
+        own = self._make_context(job) if context is None else context
+        return kind.function(own, **job.arguments)
 
 
 def _await(work: Coroutine[Any, Any, Any], run: ThreadRun) -> Any:

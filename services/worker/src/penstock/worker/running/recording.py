@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum, auto
@@ -74,20 +74,22 @@ class Recorder:
 
     async def record(self, finished: Sequence[FinishedJob]) -> None:
         """Records how jobs ended and acknowledges what was recorded."""
-        completed: list[FinishedJob] = []
-        others: list[FinishedJob] = []
-        for job, outcome in finished:
+        for job, _ in finished:
             if job.appending is not None:
                 await asyncio.wait([job.appending])
+        completed: list[FinishedJob] = []
+        others: list[Coroutine[Any, Any, None]] = []
+        for job, outcome in finished:
+            if job.lost:  # perhaps while another's last event was on its way
+                continue
             fit = self._sealed_and_bounded(job, outcome)
-            (completed if fit.is_success else others).append(FinishedJob(job, fit))
-        # A job may get lost while another's last event is still on its way.
-        ended = [one for one in completed if not one.job.lost]
-        await asyncio.gather(
-            self._completed([one for one in ended if not _expires(one)]),
-            *(self._completed_apart(one) for one in ended if _expires(one)),
-            *(self._other(job, outcome) for job, outcome in others if not job.lost),
-        )
+            if not fit.is_success:
+                others.append(self._other(job, fit))
+            elif fit.result and job.kind.result_expires_seconds:
+                others.append(self._completed_apart(FinishedJob(job, fit)))
+            else:
+                completed.append(FinishedJob(job, fit))
+        await asyncio.gather(self._completed(completed), *others)
 
     def _sealed_and_bounded(self, job: ClaimedJob, outcome: Outcome) -> Outcome:
         """The outcome as it may be stored: sealed like its arguments, and not too large."""
@@ -374,10 +376,6 @@ class Recorder:
             job.sequence = await job.appending
         except BusError:  # whether the job is still this worker's is looked up anyway
             job.recorded_progress = None
-
-
-def _expires(finished: FinishedJob) -> bool:
-    return bool(finished.outcome.result and finished.job.kind.result_expires_seconds)
 
 
 def _runs(record: JobRecord, job: ClaimedJob) -> bool:

@@ -147,7 +147,8 @@ class Runner:
         while self._wake.get():
             announced_at = time.monotonic()
             while self._todo:
-                self._wait_while_lapsed()
+                while self._claim_deadline is not None and self._claim_deadline.has_passed():
+                    time.sleep(_LAPSED_POLL_SECONDS)
                 try:
                     job = self._todo.popleft()
                 except IndexError:  # taken back
@@ -158,20 +159,14 @@ class Runner:
                     announced_at = now
                     self.finished.announce()
 
-    def _wait_while_lapsed(self) -> None:
-        while self._claim_deadline is not None and self._claim_deadline.has_passed():
-            time.sleep(_LAPSED_POLL_SECONDS)
-
     def _run(self, job: ClaimedJob) -> Outcome:
         begun_at = time.monotonic()
         self._memory.begin(begun_at)
         if self._pulse is not None:
             self._pulse.begin(job.id, job.delivery.ack_subject)
         outcome = run_in_thread(job, self._run_here, self.running, self._functions, begun_at)
-        ended_at = begun_at + outcome.run_seconds
-        return msgspec.structs.replace(
-            outcome, peak_memory_bytes=self._memory.end(begun_at, ended_at)
-        )
+        peak = self._memory.end(begun_at, begun_at + outcome.run_seconds)
+        return msgspec.structs.replace(outcome, peak_memory_bytes=peak) if peak else outcome
 
 
 def run_in_thread(
@@ -180,7 +175,7 @@ def run_in_thread(
     """Runs one attempt here, in the thread of ``run``; nothing that it raises is left behind."""
     cpu = time.thread_time()
     with functions.writing(job):
-        outcome = _attempt(job, run, functions, begun_at)
+        outcome = _attempt(job, run, functions, begun_at, cpu)
         run.discard_interruption()
     running.lift_limit(job)
     cpu_seconds, ended_at = time.thread_time() - cpu, time.monotonic()
@@ -189,12 +184,14 @@ def run_in_thread(
     )
 
 
-def _attempt(job: ClaimedJob, run: ThreadRun, functions: Functions, begun_at: float) -> Outcome:
+def _attempt(
+    job: ClaimedJob, run: ThreadRun, functions: Functions, begun_at: float, cpu_seconds: float
+) -> Outcome:
     """Calls the function. An interruption may be raised in any line of this function."""
     outcome: Outcome | None = None
     try:
         try:
-            run.begin(job, begun_at)
+            run.begin(job, begun_at, cpu_seconds)
             with span(job) as job.live.span:
                 outcome = functions.call(job, run)
         except Verdict as verdict:

@@ -39,7 +39,7 @@ class RunningJobs:
     """
 
     def __init__(self, measures_memory: bool = False) -> None:
-        self._measures_memory, self._begun = measures_memory, 0
+        self._measures_memory, self._has_begun = measures_memory, False
         self._runs: dict[ClaimedJob, Run] = {}
         self._guard = threading.Lock()  # of the watchdog
         self._watchdog: Watchdog | None = None
@@ -81,8 +81,8 @@ class RunningJobs:
             begun_at: monotonic seconds.
         """
         job.live.begun_at = begun_at
-        job.live.is_heir, self._begun = self._begun > 0, self._begun + 1
         if self._measures_memory:
+            job.live.is_heir, self._has_begun = self._has_begun, True
             job.live.first_memory_bytes = resident_bytes()
         if job.timeout_seconds:
             with self._guard:
@@ -115,7 +115,7 @@ class ThreadRun:
     def __init__(self, running: RunningJobs) -> None:
         self._running = running
         self._guard = threading.Lock()
-        self._thread_id = 0
+        self._thread_id = self._cpu_clock = 0
         self._job: ClaimedJob | None = None
         self._interrupted = False
         self._event_loop: asyncio.AbstractEventLoop | None = None
@@ -129,16 +129,19 @@ class ThreadRun:
                     with suppress(RuntimeError):  # it has just been closed
                         event_loop.call_soon_threadsafe(_wake_up)
 
-    def begin(self, job: ClaimedJob, begun_at: float) -> None:
+    def begin(self, job: ClaimedJob, begun_at: float, cpu_seconds: float) -> None:
         """From here on the job may be interrupted.
 
         Args:
             begun_at: monotonic seconds.
+            cpu_seconds: what the thread's CPU clock shows.
         """
         with self._guard:
-            self._thread_id, self._interrupted = threading.get_ident(), False
-            clock = time.pthread_getcpuclockid(self._thread_id)
-            job.live.cpu_clock = clock, time.clock_gettime(clock)
+            if not self._thread_id:
+                self._thread_id = threading.get_ident()
+                self._cpu_clock = time.pthread_getcpuclockid(self._thread_id)
+            self._interrupted = False
+            job.live.cpu_clock = self._cpu_clock, cpu_seconds
             self._job = job
             self._running.add(job, self, begun_at)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, PayloadTooLarge, WrongSequence, broker_time
 from penstock.events.envelope import whole_micros
 from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
@@ -82,7 +83,9 @@ class Suspensions:
         if not isinstance(event, WorkflowAdvanced) or not event.scheduled:
             return
         events = step_events(job.id, event.scheduled, self._joblog.source)
-        for answer in await self._sender.send_many(events, into_reserve=True):
+        with telemetry.within(job.trace):
+            answers = await self._sender.send_many(events, into_reserve=True)
+        for answer in answers:
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
                 log.warning("workflow %s: a step waits for the reconciler: %s", job.id, answer)
                 return
