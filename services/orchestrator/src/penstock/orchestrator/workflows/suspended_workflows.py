@@ -289,8 +289,9 @@ class SuspendedWorkflows:
             return await self._bus.last(stream, subject) is not None
 
         numbers = sorted(workflow.unseen)
-        found = await bounded.gather(exists, numbers, _AT_ONCE)
-        workflow.unseen = {n for n, is_there in zip(numbers, found, strict=True) if not is_there}
+        dispatched = await bounded.gather(exists, numbers, _AT_ONCE)
+        pairs = zip(numbers, dispatched, strict=True)
+        workflow.unseen = {n for n, is_there in pairs if not is_there}
         return not workflow.unseen
 
     async def _wake_quickly(self, key: str, workflow: SuspendedWorkflow) -> bool:

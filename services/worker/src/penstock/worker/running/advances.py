@@ -273,7 +273,7 @@ class WorkerSurroundings:
 
 
 def _started(job: ClaimedJob, workflow_memo: WorkflowMemo) -> JobRecord:
-    """The job as far as its own message tells it, after this attempt's start."""
+    """The job after the start of this attempt, as far as its message holds it."""
     started_at = datetime.fromtimestamp(job.started_at, UTC)
     return JobRecord(
         id=job.id,
