@@ -32,6 +32,7 @@ from penstock.events.workflow import (
     ScheduledStep,
     SignalReceived,
     WorkflowAdvanced,
+    WorkflowBlocked,
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids, lifecycle
@@ -45,8 +46,10 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
+from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
 from penstock.runtime.poison_messages import note, skipping_poison
 from penstock.runtime.tasks import within
+from penstock.telemetry.meters import Meters
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -56,7 +59,7 @@ _WAKE_UPS_AFTER = 30
 """Times the patience after which a wake-up that led to no start is taken for lost: where a queue is
 long, a second message would only make it longer."""
 _AT_ONCE = 100
-_SUSPENDING = (WorkflowAdvanced.__name__, JobCarried.__name__)
+_SUSPENDING = (WorkflowAdvanced.__name__, WorkflowBlocked.__name__, JobCarried.__name__)
 _ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
 _REQUEUED = "JobRevived"
 
@@ -67,6 +70,7 @@ class SuspendedWorkflows:
     Args:
         client: dispatches their steps; its source is that of their events.
         after_seconds: how long the worker that stored an advance may take to dispatch its steps.
+        meters: what is counted is counted there; None for nowhere.
 
     Attributes:
         position: sequence up to which the log was read.
@@ -74,8 +78,14 @@ class SuspendedWorkflows:
     """
 
     def __init__(
-        self, bus: Bus, subjects: Subjects, client: Client, after_seconds: float = 10.0
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        client: Client,
+        after_seconds: float = 10.0,
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = WorkflowMeters(meters or Meters(), bus.now)
         self._bus, self._subjects, self._client = bus, subjects, client
         self._log = JobLog(bus, subjects, client.dispatcher.source)
         self._cancelling = InstructionExecutor(bus, subjects, client)
@@ -145,8 +155,12 @@ class SuspendedWorkflows:
             if key not in self.unfinished:
                 advances = event.workflow.advances
                 self.unfinished[key] = SuspendedWorkflow(event.changed_by, advances, check_at)
+                self._meters.suspended(key, event.function)
                 self._compare_soon(key)
+        elif isinstance(event, WorkflowBlocked):
+            self._meters.blocked(key, event)
         elif isinstance(event, WorkflowAdvanced):
+            self._meters.advanced(key, event, stored.at)
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
             if not is_next or workflow.signals or event.cancelled:
@@ -174,8 +188,10 @@ class SuspendedWorkflows:
                 self._touch(step[0])
 
     def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
-        if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+        event = read_event(stored, JOB_EVENTS)
+        if isinstance(event, UnknownEvent):
             return
+        self._meters.ended(key, event, stored.at)
         workflow = self.unfinished[key]
         if name != "JobDead" and workflow.has_living_jobs:  # dead, it may be requeued
             workflow.is_over = True
@@ -257,12 +273,13 @@ class SuspendedWorkflows:
             if not workflow.is_due:
                 return
             if await self._wake_quickly(key, workflow):
-                workflow.woken(now + _WAKE_UPS_AFTER * self._after_seconds)
+                self._woke(key, workflow, now)
                 return
         history, parent = await self._log.traced_history(key)
         record = lifecycle.fold(history)
         if record is None or record.state.ended:
             self.unfinished.pop(key, None)
+            self._meters.forget(key)
             return
         if record.state is not State.SUSPENDED or record.changed_by != workflow.sequence:
             workflow.checked(now, self._after_seconds)
@@ -274,7 +291,11 @@ class SuspendedWorkflows:
                 await self._compare(key, workflow, record, now)
         if workflow.is_due:
             await self._wake(record, trace)
-            workflow.woken(now + _WAKE_UPS_AFTER * self._after_seconds)
+            self._woke(key, workflow, now)
+
+    def _woke(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
+        workflow.woken(now + _WAKE_UPS_AFTER * self._after_seconds)
+        self._meters.woken(key, now)
 
     async def _is_in_order(self, key: str, workflow: SuspendedWorkflow) -> bool:
         """Whether what must exist does, as far as single events show it."""
@@ -329,7 +350,8 @@ class SuspendedWorkflows:
         steps = memo.open_steps(workflow_memo).values()
         workflow.wait = workflow_memo.wait
         jobs = [step for step in steps if step.kind == "job"]
-        records = await bounded.gather(lambda step: self._step(key, step), jobs, _AT_ONCE)
+        ids = [derived_ids.step_id(key, step.n) for step in jobs]
+        records = await bounded.gather(self._log.read, ids, _AT_ONCE)
         ended, missing = {}, []
         for step, job in zip(jobs, records, strict=True):
             if job is None and await self._was_left_out(key, step, record):
@@ -348,9 +370,6 @@ class SuspendedWorkflows:
         )
         if given_up:
             await self._cancelling.cancel(given_up, f"workflow {key} does not wait for it any more")
-
-    async def _step(self, key: str, step: ScheduledStep) -> JobRecord | None:
-        return await self._log.read(derived_ids.step_id(key, step.n))
 
     async def _was_left_out(self, key: str, step: ScheduledStep, record: JobRecord) -> bool:
         """Whether a job without events never had one: not where its end has left the log."""
