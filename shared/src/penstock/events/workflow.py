@@ -162,6 +162,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
         run_seconds: of this advance.
+        payload: the encoded call, for the message that wakes it; empty where it is long.
     """
 
     queue: str
@@ -175,6 +176,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     status: Status = {}
     run_seconds: float = 0.0
     function: str = ""
+    payload: bytes = b""
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):

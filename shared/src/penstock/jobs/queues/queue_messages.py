@@ -21,6 +21,8 @@ from penstock.jobs.running import worker_loss
 JOB = "Penstock-Job"
 SEQUENCE = "Penstock-Seq"
 ATTEMPT = "Penstock-Attempt"
+FIRST = "Penstock-First"
+"""The message of a dispatched workflow, which has recorded nothing when it starts from it."""
 BESIDE = "Penstock-Beside"
 """How many jobs may run in its worker, itself included, since it lost one: see `worker_loss`."""
 LOCKED_SINCE = "Penstock-Locked-Since"

@@ -1,8 +1,8 @@
 """Wakes suspended workflows when what they wait for has come, and dispatches steps left out.
 
-What this process holds follows the log, and only says where to look: before anything is stored, the
-workflow is read again. So a wake-up may come twice or from two orchestrators: the second message
-loses at the compare-and-set of the worker that takes it.
+What this process holds follows the log. A wake-up is made from the event of the last advance, so it
+may be late, come twice or from two orchestrators: all but one message lose at the compare-and-set
+of the worker that takes them. Before anything else is stored, the workflow is read again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusError, Stored, WrongSequence
+from penstock.bus.protocol import Bus, BusError, Outgoing, Stored, WrongSequence
 from penstock.events.envelope import UnknownEvent
 from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.events.subjects import Subjects
@@ -31,7 +31,7 @@ from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.event_log import read_event
-from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import inbox, memo
@@ -236,6 +236,8 @@ class SuspendedWorkflows:
         if workflow.is_over:
             await self._cancel_steps(key, workflow, now)
             return
+        if key not in self._unknown and workflow.is_due and await self._wake_at_once(key, workflow):
+            return
         history, parent = await self._log.traced_history(key)
         record = lifecycle.fold(history)
         if record is None or record.state.ended:
@@ -250,6 +252,21 @@ class SuspendedWorkflows:
         if workflow.is_due:
             await self._wake(record, parent)
             workflow.is_woken = True
+
+    async def _wake_at_once(self, key: str, workflow: SuspendedWorkflow) -> bool:
+        """Wakes it by the event of its last advance; False where that does not hold its call."""
+        subject = self._subjects.events("job", key, WorkflowAdvanced.__name__)
+        stored = await self._bus.last(self._subjects.events_stream, subject)
+        event = read_event(stored, JOB_EVENTS) if stored else None
+        if stored is None or not isinstance(event, WorkflowAdvanced) or not event.payload:
+            return False
+        if stored.sequence != workflow.sequence:
+            return False
+        headers = queue_messages.headers(key, stored.sequence, 1, trace_of(stored.headers))
+        queue = self._subjects.queue(event.queue)
+        await self._bus.append(Outgoing(queue, event.payload, headers))
+        workflow.is_woken = True
+        return True
 
     async def _wake(self, record: JobRecord, parent: str) -> None:
         trace = {"traceparent": parent} if parent else {}

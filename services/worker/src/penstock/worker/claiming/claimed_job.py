@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from asyncio import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.bus.protocol import Delivery
-from penstock.events.job import JobError
+from penstock.events.job import JobError, JobStarted
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff
@@ -74,6 +74,17 @@ class LiveRun:
         return time.monotonic() - last if last else 0.0
 
 
+class Beginning(NamedTuple):
+    """The start of a job at the very event that its message was made from.
+
+    Attributes:
+        after: sequence of that event.
+    """
+
+    after: int
+    event: JobStarted
+
+
 @dataclass(slots=True, eq=False)
 class ClaimedJob:
     """One claimed job. Changed in the worker's loop only; its thread reads it.
@@ -93,6 +104,7 @@ class ClaimedJob:
         appending: a progress event or commit under way; the end waits for it.
         confirmed_at: when it was last looked up whether it still is this worker's; monotonic
             seconds.
+        beginning: of a workflow; None where its message was older than its last event.
         recorded_apart: the events of its end are stored one by one: the broker took no batch.
     """
 
@@ -118,6 +130,7 @@ class ClaimedJob:
     appending: Future[int] | None = None
     recorded_apart: bool = False
     confirmed_at: float = 0.0
+    beginning: Beginning | None = None
 
     @property
     def id(self) -> str:

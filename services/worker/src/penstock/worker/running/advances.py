@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import msgspec
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import new_id
-from penstock.events.job import JobError
+from penstock.events.job import JOB_EVENTS, JobCompleted, JobError
 from penstock.events.workflow import (
     INBOX_EVENTS,
     InlineResult,
@@ -35,6 +35,7 @@ from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf
 from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.running.known_workflows import KnownWorkflows
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
 
@@ -51,12 +52,19 @@ class Advances:
     Args:
         loop: the worker's, which everything that talks to the broker is handed to.
         dispatcher: encodes the calls of steps.
+        known: workflows whose history need not be read.
     """
 
     def __init__(
-        self, bus: Bus, joblog: JobLog, dispatcher: Dispatcher, loop: asyncio.AbstractEventLoop
+        self,
+        bus: Bus,
+        joblog: JobLog,
+        dispatcher: Dispatcher,
+        loop: asyncio.AbstractEventLoop,
+        known: KnownWorkflows,
     ) -> None:
         self._bus, self._joblog, self._dispatcher, self._loop = bus, joblog, dispatcher, loop
+        self._known = known
 
     def run(self, job: ClaimedJob) -> Any:
         """What the workflow returned, else :class:`Suspended` or :class:`Blocked`.
@@ -65,7 +73,7 @@ class Advances:
             Cancelled: it was cancelled, or is another worker's now; and what the workflow raises.
         """
         around = WorkerSurroundings(self._bus, self._joblog, self._dispatcher, self._loop, job)
-        workflow_memo = around.begin()
+        workflow_memo = around.begin(self._known.take(job))
         try:
             outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
         except Diverged as difference:
@@ -109,9 +117,17 @@ class WorkerSurroundings:
         event = self._dispatcher.prepare(command.call, step_id, terms=Terms(step=command.name))
         return event.payload
 
-    def begin(self) -> WorkflowMemo:
-        """What was recorded; reads how its open steps have ended so far. Call it first."""
-        workflow_memo, ends = self._in_loop(self._begin)
+    def begin(self, known: JobRecord | None) -> WorkflowMemo:
+        """What was recorded; reads how its open steps have ended so far. Call it first.
+
+        Args:
+            known: the job by its events; None where they are to be read.
+        """
+        self.record = known or self._in_loop(lambda: own_record(self._joblog, self._job))
+        workflow_memo = self.record.workflow or memo.EMPTY
+        steps = memo.open_steps(workflow_memo).values()
+        jobs = [step for step in steps if step.kind == "job"]
+        ends = self._in_loop(lambda: self._ends(jobs)) if jobs else []
         self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
         return workflow_memo
 
@@ -143,18 +159,17 @@ class WorkerSurroundings:
                 log.warning("workflow %s waits for the broker: %s", self._job.id, error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _begin(self) -> tuple[WorkflowMemo, list[Resolution]]:
-        self.record = await own_record(self._joblog, self._job)
-        workflow_memo = self.record.workflow or memo.EMPTY
-        steps = memo.open_steps(workflow_memo).values()
-        jobs = [step for step in steps if step.kind == "job"]
+    async def _ends(self, jobs: Sequence[ScheduledStep]) -> list[Resolution]:
         ends = await bounded.gather(self._end_of, jobs, _READS_AT_ONCE)
         ended = sorted((end for end in ends if end is not None), key=lambda end: end[0])
-        return workflow_memo, [resolution for _, resolution in ended]
+        return [resolution for _, resolution in ended]
 
     async def _end_of(self, step: ScheduledStep) -> tuple[int, Resolution] | None:
         """How the job of a step ended, and where in the log; None while it lives."""
         job_id = derived_ids.step_id(self._job.id, step.n)
+        if (completion := await self._completion(job_id)) is not None:
+            sequence, value = completion
+            return sequence, Resolution(key=step.key, outcome="completed", value=value)
         record = await self._joblog.read(job_id)
         if record is None or not record.state.ended:
             return None
@@ -169,6 +184,19 @@ class WorkerSurroundings:
             outcome="failed" if record.state is State.DEAD else "cancelled",
             error=msgspec.structs.replace(error, traceback=""),
         )
+
+    async def _completion(self, job_id: str) -> tuple[int, bytes] | None:
+        """Where a job completed, and its result: one request, where its events take five.
+
+        A completed job never lives again. None: it did not complete, or its result lies apart.
+        """
+        subjects = self._joblog.subjects
+        subject = subjects.events("job", job_id, JobCompleted.__name__)
+        stored = await self._bus.last(subjects.events_stream, subject)
+        event = event_log.read_event(stored, JOB_EVENTS) if stored else None
+        if stored is None or not isinstance(event, JobCompleted) or event.result_until is not None:
+            return None
+        return stored.sequence, event.result
 
     async def _signals(self, workflow_memo: WorkflowMemo) -> list[Signal]:
         subjects = self._joblog.subjects

@@ -19,19 +19,22 @@ from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.running.known_workflows import KnownWorkflows
 from penstock.worker.running.outcome import Outcome, Suspended
 
 log = logging.getLogger("penstock.worker")
 
 BLOCKED_SECONDS = 60.0
 """A blocked workflow is offered again after it: other workers may have other code by then."""
+_MAX_PAYLOAD_BYTES = 2_000
+"""Of a call that is repeated in the event of each advance."""
 
 
 class Suspensions:
     """Stores them, and dispatches the steps that they schedule."""
 
-    def __init__(self, bus: Bus, joblog: JobLog, sender: Sender) -> None:
-        self._bus, self._joblog, self._sender = bus, joblog, sender
+    def __init__(self, bus: Bus, joblog: JobLog, sender: Sender, known: KnownWorkflows) -> None:
+        self._bus, self._joblog, self._sender, self._known = bus, joblog, sender, known
 
     def event(self, job: ClaimedJob, outcome: Outcome) -> WorkflowAdvanced | WorkflowBlocked:
         """What is recorded of an advance that did not end its workflow."""
@@ -42,7 +45,9 @@ class Suspensions:
             "function": job.payload.function,
         }
         if isinstance(outcome.verdict, Suspended):
+            payload = job.delivery.body
             return WorkflowAdvanced(
+                payload=payload if len(payload) <= _MAX_PAYLOAD_BYTES else b"",
                 number=outcome.verdict.number,
                 run_seconds=whole_micros(outcome.run_seconds),
                 **msgspec.structs.asdict(outcome.verdict.suspension),
@@ -67,6 +72,7 @@ class Suspensions:
         except BusError:
             return False
         record = lifecycle.evolve(outcome.verdict.record, event, sequence)
+        self._known.keep(record)
         await self.dispatch_steps(job, event)
         try:
             await self._joblog.follow_up(record, job.trace)
