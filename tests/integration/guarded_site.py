@@ -20,7 +20,10 @@ from penstock.runtime.paths import temporary_dir
 
 _ROOT = Path(__file__).parents[2]
 _TABLES: dict[str, Any] = {
-    "jobs": {"modules": ["tests.integration.sample_jobs"], "exclusive_lease_seconds": 2},
+    "jobs": {
+        "modules": ["tests.integration.sample_jobs", "tests.integration.workflow_jobs"],
+        "exclusive_lease_seconds": 2,
+    },
     "decider": {"lease_seconds": 1},
     "pools": {
         "work": {"min_workers": 1, "max_workers": 2, "cpu_cores": 0.01, "memory_bytes": 10**6},

@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.integration.guarded_site import Site, running_site
 from tests.integration.sample_jobs import hold, need, note
+from tests.integration.workflow_jobs import linger
 from tests.waiting import eventually
 
 from penstock.bus.nats import connect
@@ -28,6 +29,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 
 JOBS = "tests.integration.sample_jobs"
+WORKFLOWS = "tests.integration.workflow_jobs"
 WITHIN_SECONDS = 20.0
 OPERATOR, DISPATCHER, SUBSCRIBER = "operator", "dispatcher", "subscriber"
 ALL, DISPATCHING, OPERATING = (
@@ -76,6 +78,13 @@ VERBS: dict[str, tuple[str, ...]] = {
     "graph ls": ALL,
     "graph show {graph}": ALL,
     "graph retry-failed {graph_failed}": OPERATING,
+    f"workflow run {WORKFLOWS}.brief -a number=1 --by-name --queue work": DISPATCHING,
+    "workflow ls": ALL,
+    "workflow ls --waiting-longer 0s": ALL,
+    "workflow show {workflow}": ALL,
+    "workflow why {workflow}": ALL,
+    "workflow signal {workflow} go 2": DISPATCHING,
+    "workflow cancel {workflow}": DISPATCHING,
     "recover": OPERATING,
     f"schedule add {{role}} '30 2 * * *' {JOBS}.note -a diary={{diary}} -a name=tick": OPERATING,
     "schedule ls": OPERATING,
@@ -177,6 +186,7 @@ async def _made(site: Site, folder: Path, role: str) -> dict[str, str]:
             await client.batches.wait(ids[name], 60)
         for name in ("graph", "graph_failed"):
             await client.graphs.wait(ids[name], 60)
+        ids["workflow"] = await client.dispatch(linger(number=1))
         ids["batch_held"] = await client.batches.create([held])
         ids["graph_held"] = await client.graphs.chain([held])
     return ids

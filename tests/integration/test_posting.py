@@ -15,7 +15,7 @@ from tests.waiting import eventually
 from penstock import telemetry
 from penstock.config import load
 from penstock.telemetry import metrics
-from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK, RunningJob, WrittenBy
+from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK, RunningJob
 from penstock.telemetry.meters import Exemplar, Meters, Reading, Spread
 
 log = logging.getLogger("penstock.test")
@@ -105,7 +105,7 @@ async def test_a_line_of_a_job_carries_the_job_and_the_trace_of_its_dispatch() -
     failure = {**running.extra(), ERROR_TYPE: "ValueError", TRACEBACK: "Traceback: one"}
     with Collector() as collector:
         with sending(collector.endpoint, Meters()):
-            with WrittenBy(running):
+            with running:
                 log.warning("half-way")
             log.warning("it failed", extra=failure)
         lines = {line.body.string_value: line for line in received(collector)}

@@ -57,3 +57,16 @@ def doom_dispatch(diary: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     Suspensions.dispatch_steps = die  # type: ignore[method-assign,assignment]
+
+
+@workflow(queue=QUEUE)
+async def brief(ctx: WorkflowContext, number: int) -> int:
+    return await ctx.step("twice", int.__mul__, number, 2)
+
+
+@workflow(queue=QUEUE)
+async def linger(ctx: WorkflowContext, number: int) -> int:
+    """Goes on by a signal, which waits for two more."""
+    for _ in range(3):
+        number += await ctx.wait_signal("go", int)
+    return number

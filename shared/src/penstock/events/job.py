@@ -260,6 +260,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         result_until: as in JobCompleted.
         workflow: what a workflow has recorded; None for any other job.
         wakes_at: when a suspended workflow goes on by itself.
+        kind: as in JobDispatched.
     """
 
     queue: str
@@ -304,6 +305,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     result_until: Instant | None = None
     workflow: WorkflowMemo | None = None
     wakes_at: Instant | None = None
+    kind: str = ""
 
 
 JOB_EVENTS = Codec(

@@ -163,6 +163,8 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         status: what it shows of itself.
         run_seconds: of this advance.
         payload: the encoded call, for the message that wakes it; empty where it is long.
+        entries: of its memo, this one included; where it is the number, there are no others than
+            those of its advances. 0 in events of versions before it was there.
     """
 
     queue: str
@@ -177,6 +179,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     run_seconds: float = 0.0
     function: str = ""
     payload: bytes = b""
+    entries: Int64 = 0
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):

@@ -43,9 +43,9 @@ from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.client import Step
 from penstock.jobs.workflows.coded.context import WorkflowContext
-from penstock.jobs.workflows.coded.workflow_type import workflow
+from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow, workflow
 from penstock.jobs.workflows.graph_order import BadGraph
-from penstock.jobs.workflows.instances import WorkflowView
+from penstock.jobs.workflows.workflow_view import WorkflowView
 
 __all__ = [
     "AlreadyDispatched",
@@ -72,6 +72,7 @@ __all__ = [
     "LetterFilter",
     "MissingKey",
     "NamedJob",
+    "NamedWorkflow",
     "NoResult",
     "NotFound",
     "OutboxFull",

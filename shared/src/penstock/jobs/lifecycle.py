@@ -130,6 +130,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         cpu_seconds: of the thread that ran the last attempt; 0 where it has not ended.
         peak_memory_bytes: resident memory of the worker at most, while the last attempt ran; 0
             where it was not measured.
+        kind: as in JobDispatched.
+        workflow: what a workflow has recorded; None before its first recording.
+        wakes_at: when a suspended workflow goes on by itself.
     """
 
     id: str
@@ -176,6 +179,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_bytes: int = 0
     workflow: WorkflowMemo | None = None
     wakes_at: datetime | None = None
+    kind: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -184,6 +188,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     def messages_from(self) -> int:
         """Queue messages made from earlier events are void: of a life, or a queue, that is left."""
         return max(self.life_from, self.moved)
+
+    @property
+    def is_workflow(self) -> bool:
+        """Whether it is a coded workflow: as dispatched, or by what it has recorded."""
+        return self.kind == "workflow" or self.workflow is not None
 
 
 _CARRIED = shared_fields(JobRecord, JobCarried)
@@ -274,6 +283,7 @@ def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
         changed_id=event.id,
         dispatch_id=event.id,
         tries=event.tries,
+        kind=event.kind,
     )
 
 
@@ -298,6 +308,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         tries=event.tries,
         void_before=sequence if event.changed else record.void_before if record else 0,
         workflow=record.workflow if record else None,
+        kind=record.kind if record else "",
     )
 
 

@@ -129,6 +129,7 @@ class SyncWorkflows(Blocking):
     """See :class:`Workflows`."""
 
     get = blocking(Workflows.get)
+    list = blocking(Workflows.list)
     signal = blocking(Workflows.signal)
     cancel = blocking(Workflows.cancel)
 

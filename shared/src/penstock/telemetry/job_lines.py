@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any
 
+import msgspec
+
 from penstock.telemetry.spans import trace_id
 
 Fields = dict[str, str | int]
@@ -21,22 +23,32 @@ ERROR_TYPE, TRACEBACK, STREAM = "error_type", "error_traceback", "stream"
 """Attributes of a record: of the line about a failed attempt, and of what a job printed."""
 
 
-class RunningJob:
-    """The attempt that lines belong to.
+class RunningJob(msgspec.Struct, eq=False):
+    """The attempt that lines belong to: those that are written inside of ``with running_job:``.
 
-    Args:
+    Attributes:
         job_id: of the job.
         attempt: 1 for the first.
         function: registered name.
         worker: that runs it.
         trace: id of the trace that its dispatch began; empty for none.
+        has_written: a line, or a part of one, is kept in its name.
     """
 
-    __slots__ = ("attempt", "function", "job_id", "trace", "worker")
+    job_id: str
+    attempt: int
+    function: str
+    worker: str
+    trace: str
+    has_written: bool = False
+    _outside: Token[RunningJob | None] | None = None
 
-    def __init__(self, job_id: str, attempt: int, function: str, worker: str, trace: str) -> None:
-        self.job_id, self.attempt = job_id, attempt
-        self.function, self.worker, self.trace = function, worker, trace
+    def __enter__(self) -> None:
+        self._outside = _running.set(self)
+
+    def __exit__(self, *error: object) -> None:
+        assert self._outside is not None
+        _running.reset(self._outside)
 
     def fields(self) -> Fields:
         """What its lines carry: job_id, attempt, function, worker, and trace_id if it has one."""
@@ -61,25 +73,6 @@ _running: ContextVar[RunningJob | None] = ContextVar("penstock_running_job", def
 def running_job() -> RunningJob | None:
     """The job in whose context this is called; None outside of jobs."""
     return _running.get()
-
-
-class WrittenBy:
-    """A block: the lines that are written inside it belong to ``job``.
-
-    A class, not a generator: each job enters one, and a generator takes five times as long.
-    """
-
-    __slots__ = ("_outside", "job")
-    _outside: Token[RunningJob | None]
-
-    def __init__(self, job: RunningJob) -> None:
-        self.job = job
-
-    def __enter__(self) -> None:
-        self._outside = _running.set(self.job)
-
-    def __exit__(self, *error: object) -> None:
-        _running.reset(self._outside)
 
 
 def job_of(record: logging.LogRecord) -> RunningJob | None:

@@ -16,6 +16,7 @@ from penstock.config import Settings
 from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments
 from penstock.jobs.job_type import Call, JobType, NamedJob
+from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow
 
 _AT_FAULT = re.compile(r"\$\.(?P<name>\w+)")
 
@@ -51,10 +52,21 @@ def make_named_call(function: str, queue: str | None, arguments: Iterable[str]) 
         Refused: there is no queue, or an argument is not NAME=VALUE.
         UnknownJob: no function can have this name.
     """
+    return _named(NamedJob, function, queue, arguments)
+
+
+def make_named_workflow(function: str, queue: str | None, arguments: Iterable[str]) -> Call:
+    """The same for a workflow."""
+    return _named(NamedWorkflow, function, queue, arguments)
+
+
+def _named(
+    kind: type[NamedJob], function: str, queue: str | None, arguments: Iterable[str]
+) -> Call:
     if queue is None:
         raise Refused("--by-name needs --queue: the function's own queue is not known here")
     texts = dict(_split(argument) for argument in arguments)
-    return NamedJob(function, queue=queue)(**{name: _read(text) for name, text in texts.items()})
+    return kind(function, queue=queue)(**{name: read_value(text) for name, text in texts.items()})
 
 
 CHANGES = click.option(
@@ -91,10 +103,10 @@ def _fitting(kind: JobType[Any, Any], name: str, text: str) -> Any:
         raise BadArguments(f"{kind.name} has no argument {name!r}; it has {', '.join(names)}")
     hint = typing.get_type_hints(kind.function, include_extras=True).get(name, Any)
     try:
-        msgspec.convert(_read(text), hint)
+        msgspec.convert(read_value(text), hint)
     except msgspec.ValidationError:
         return text
-    return _read(text)
+    return read_value(text)
 
 
 def load_modules(settings: Settings) -> None:
@@ -108,7 +120,7 @@ def load_modules(settings: Settings) -> None:
 
 
 def _fit(kind: JobType[Any, Any], texts: dict[str, str]) -> Call:
-    values = {name: _read(text) for name, text in texts.items()}
+    values = {name: read_value(text) for name, text in texts.items()}
     while True:
         try:
             return kind(**values)
@@ -127,7 +139,8 @@ def _split(argument: str) -> tuple[str, str]:
     return name, text
 
 
-def _read(text: str) -> Any:
+def read_value(text: str) -> Any:
+    """JSON, or the text itself where it is none."""
     try:
         return json.loads(text)
     except ValueError:

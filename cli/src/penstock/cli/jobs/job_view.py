@@ -42,6 +42,7 @@ def description(view: JobView) -> list[str]:
         f"job        {record.id}",
         f"state      {record.state}, attempt {record.attempt}" + _tries(shown.tries),
         *_optional("waits", str(view.handed_on or "")),
+        *_optional("workflow", f"see 'penstock workflow show {record.id}'" * record.is_workflow),
         f"function   {record.function}",
         f"queue      {record.queue}",
         f"arguments  {_json(shown.arguments)}",

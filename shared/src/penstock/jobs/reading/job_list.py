@@ -44,6 +44,8 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
         worker: that runs them or ran them last.
         since: changed at or after this time.
         until: changed last before this time.
+        workflows_only: of these, only coded workflows.
+        blocked_only: of these, only suspended ones whose code does not fit what they recorded.
     """
 
     matching: JobFilter = EVERY_JOB
@@ -51,12 +53,16 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    workflows_only: bool = False
+    blocked_only: bool = False
 
     def fits(self, record: JobRecord) -> bool:
         return (
             self.state in {None, record.state}
             and self.worker in {None, record.worker}
             and self.matching.fits(record)
+            and (not self.workflows_only or record.is_workflow)
+            and (not self.blocked_only or bool(record.workflow and record.workflow.blocked))
         )
 
     def may_fit(self, job_id: str, history: History) -> bool:

@@ -3,86 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, Outgoing
+from penstock.bus.protocol import Bus, Outgoing, broker_time
 from penstock.events.envelope import encode
-from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import (
-    MAX_SIGNAL_BYTES,
-    SignalReceived,
-    Status,
-)
-from penstock.jobs import derived_ids
+from penstock.events.workflow import MAX_SIGNAL_BYTES, SignalReceived
 from penstock.jobs.errors import JobRefused
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
-from penstock.jobs.workflows.coded import memo
+from penstock.jobs.reading.job_list import DEFAULT_LIMIT
+from penstock.jobs.workflows import listing
+from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
+from penstock.jobs.workflows.step_view import StepView
+from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
 
 _AT_ONCE = 100
-_OUTCOMES = {State.COMPLETED: "completed", State.DEAD: "failed", State.CANCELLED: "cancelled"}
 
 Look = Callable[[str], Awaitable[JobView]]
 Cancel = Callable[[str, str], Awaitable[JobView]]
-
-
-class StepView(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of a workflow.
-
-    Attributes:
-        key: path of scopes, name and occurrence.
-        kind: ``job``, ``timer``, ``signal`` or ``inline``.
-        outcome: ``waiting``, or how it ended; ``given-up`` where the workflow went on without it,
-            ``unrecorded`` where it ended with the workflow.
-        job_id: of a job; empty for anything else.
-        since: when it was scheduled, or recorded.
-        due_at: when a timer fires, or the wait for a signal ends.
-    """
-
-    key: str
-    kind: str
-    outcome: str
-    since: datetime
-    job_id: str = ""
-    due_at: datetime | None = None
-
-
-class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow as it is now.
-
-    Attributes:
-        job: its job, with result and error.
-        version: as its author declared it when it was dispatched; 0 where that is unknown.
-        steps: all that was recorded, in that order.
-        status: what it shows of itself.
-        blocked: why its code cannot go on; empty where it can.
-    """
-
-    job: JobView
-    version: int
-    steps: tuple[StepView, ...]
-    status: Status
-    blocked: str
-
-    @property
-    def id(self) -> str:
-        return self.job.id
-
-    @property
-    def state(self) -> State:
-        return self.job.state
-
-    @property
-    def waits_for(self) -> tuple[StepView, ...]:
-        """The steps that have not ended."""
-        return tuple(step for step in self.steps if step.outcome == "waiting")
 
 
 class Workflows:
@@ -100,39 +46,64 @@ class Workflows:
         self._bus, self._subjects, self._log = bus, subjects, log
         self._look, self._cancel = look, cancel
 
-    async def get(self, workflow_id: str) -> WorkflowView:
+    async def get(self, workflow_id: str, *, with_attempts: bool = False) -> WorkflowView:
         """A workflow as it is now: its steps, what it waits for and since when.
+
+        Args:
+            workflow_id: of a workflow.
+            with_attempts: reads the jobs of ended steps, too, for their attempts and times.
 
         Raises:
             NotFound: no event of it is stored (any more).
             JobRefused: it is another kind of job.
         """
-        job = await self._look(workflow_id)
-        first = next((event for _, event in job.events if isinstance(event, JobDispatched)), None)
-        workflow_memo = job.record.workflow
-        if workflow_memo is None and not (first and first.kind == "workflow"):
-            raise JobRefused(f"job {workflow_id} is no workflow; client.job shows it")
-        workflow_memo = workflow_memo or memo.EMPTY
-        return WorkflowView(
-            job=job,
-            version=first.version if first else 0,
-            steps=tuple(await bounded.gather(self._as_it_is(job.state), _steps(job), _AT_ONCE)),
-            status=workflow_memo.status,
-            blocked=workflow_memo.blocked,
+        view = workflow_view(await self._look(workflow_id))
+        read = partial(self._as_it_is, view.state, with_attempts)
+        return msgspec.structs.replace(
+            view, steps=tuple(await bounded.gather(read, view.steps, _AT_ONCE))
         )
 
-    def _as_it_is(self, state: State) -> Callable[[StepView], Awaitable[StepView]]:
+    async def _as_it_is(self, state: State, with_attempts: bool, step: StepView) -> StepView:
         """A step that the workflow has not taken note of: its job may have ended since."""
+        if step.job_id and (with_attempts or step.outcome == "waiting"):
+            step = step.as_read(await self._log.read(step.job_id))
+        if step.outcome == "waiting" and state.ended:
+            return msgspec.structs.replace(step, outcome="unrecorded")
+        return step
 
-        async def read(step: StepView) -> StepView:
-            if step.outcome != "waiting":
-                return step
-            record = await self._log.read(step.job_id) if step.job_id else None
-            if record is not None and record.state.ended:
-                return msgspec.structs.replace(step, outcome=_OUTCOMES[record.state])
-            return msgspec.structs.replace(step, outcome="unrecorded") if state.ended else step
+    async def list(
+        self,
+        *,
+        state: State | None = None,
+        blocked: bool = False,
+        function: str = "",
+        waiting_longer: timedelta | None = None,
+        limit: int = DEFAULT_LIMIT,
+    ) -> WorkflowList:
+        """Workflows that fit all that is given; how the jobs of their steps are is not read.
 
-        return read
+        Args:
+            state: as they are now.
+            blocked: only those whose code does not fit what they recorded.
+            function: registered name.
+            waiting_longer: only suspended ones that last went on so long ago, those first that
+                wait longest; found however far back that was. Else those that changed last come
+                first, as far back as :meth:`Jobs.list` reads.
+            limit: workflows at most.
+
+        Returns:
+            The workflows; its ``cut_off`` is set where more may fit.
+
+        Raises:
+            BusError
+        """
+        since = None if waiting_longer is None else broker_time(self._bus) - waiting_longer
+        wanted = WorkflowQuery(
+            state=state, function=function, is_blocked=blocked, waiting_since=since
+        )
+        if since is None:
+            return await listing.newest(self._bus, self._subjects, wanted, limit)
+        return await listing.longest_waiting(self._bus, self._subjects, wanted, self._look, limit)
 
     async def signal(
         self, workflow_id: str, name: str, value: Any = None, *, signal_id: str = ""
@@ -187,28 +158,3 @@ class Workflows:
         await self.get(workflow_id)
         await self._cancel(workflow_id, reason)
         return await self.get(workflow_id)
-
-
-def _steps(job: JobView) -> list[StepView]:
-    workflow_memo = job.record.workflow or memo.EMPTY
-    outcomes = {one.key: one.outcome for entry in workflow_memo.entries for one in entry.consumed}
-    given_up = {n for entry in workflow_memo.entries for n in entry.cancelled}
-    steps = []
-    for entry in workflow_memo.entries:
-        if entry.inline is not None:
-            outcome = "failed" if entry.inline.error else "completed"
-            key = entry.inline.key
-            steps.append(StepView(key=key, kind="inline", outcome=outcome, since=entry.now))
-        for step in entry.scheduled:
-            left = "given-up" if step.n in given_up else "waiting"
-            steps.append(
-                StepView(
-                    key=step.key,
-                    kind=step.kind,
-                    outcome=outcomes.get(step.key, left),
-                    since=entry.now,
-                    job_id=derived_ids.step_id(job.id, step.n) if step.kind == "job" else "",
-                    due_at=step.due_at,
-                )
-            )
-    return steps

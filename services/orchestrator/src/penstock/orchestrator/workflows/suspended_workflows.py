@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
+from penstock import telemetry
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, Outgoing, Stored, WrongSequence
 from penstock.events.envelope import UnknownEvent
@@ -46,6 +47,7 @@ log = logging.getLogger("penstock.orchestrator")
 _ROUND_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
 _AT_ONCE = 100
+_MAX_WAKE_UPS = 2_000
 _SUSPENDING = (WorkflowAdvanced.__name__, JobCarried.__name__)
 _ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
 _REQUEUED = "JobRevived"
@@ -74,6 +76,7 @@ class SuspendedWorkflows:
         self._woken = asyncio.Event()
         self._touched: set[str] = set()
         self._unknown: set[str] = set()
+        self._wake_ups: dict[int, Outgoing] = {}
         self._next_check = 0.0
         self.position = 0
         self.unfinished: dict[str, SuspendedWorkflow] = {}
@@ -145,6 +148,7 @@ class SuspendedWorkflows:
         elif isinstance(event, WorkflowAdvanced):
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
+            self._prepare_wake_up(stored, event)
             if not is_next or workflow.signals or event.cancelled:
                 self._compare_soon(key)  # ends, or signals, may have come before
             elif workflow.is_due:
@@ -246,30 +250,44 @@ class SuspendedWorkflows:
         if record.state is not State.SUSPENDED or record.changed_by != workflow.sequence:
             workflow.checked(now, self._after_seconds)
             return  # it goes on already, or its next advance is on its way through the log
+        trace = {"traceparent": parent} if parent else {}
         if key in self._unknown:
             self._unknown.discard(key)
-            await self._compare(key, workflow, record, now)
+            with telemetry.within(trace):  # of what this dispatches
+                await self._compare(key, workflow, record, now)
         if workflow.is_due:
-            await self._wake(record, parent)
+            await self._wake(record, trace)
             workflow.is_woken = True
 
     async def _wake_at_once(self, key: str, workflow: SuspendedWorkflow) -> bool:
         """Wakes it by the event of its last advance; False where that does not hold its call."""
-        subject = self._subjects.events("job", key, WorkflowAdvanced.__name__)
-        stored = await self._bus.last(self._subjects.events_stream, subject)
-        event = read_event(stored, JOB_EVENTS) if stored else None
-        if stored is None or not isinstance(event, WorkflowAdvanced) or not event.payload:
-            return False
-        if stored.sequence != workflow.sequence:
-            return False
-        headers = queue_messages.headers(key, stored.sequence, 1, trace_of(stored.headers))
-        queue = self._subjects.queue(event.queue)
-        await self._bus.append(Outgoing(queue, event.payload, headers))
+        message = self._wake_ups.pop(workflow.sequence, None)
+        if message is None:
+            subject = self._subjects.events("job", key, WorkflowAdvanced.__name__)
+            stored = await self._bus.last(self._subjects.events_stream, subject)
+            event = read_event(stored, JOB_EVENTS) if stored else None
+            if stored is None or not isinstance(event, WorkflowAdvanced) or not event.payload:
+                return False
+            if stored.sequence != workflow.sequence:
+                return False
+            message = self._wake_up(stored, event)
+        await self._bus.append(message)
         workflow.is_woken = True
         return True
 
-    async def _wake(self, record: JobRecord, parent: str) -> None:
-        trace = {"traceparent": parent} if parent else {}
+    def _wake_up(self, stored: Stored, event: WorkflowAdvanced) -> Outgoing:
+        headers = queue_messages.headers(event.key, stored.sequence, 1, trace_of(stored.headers))
+        return Outgoing(self._subjects.queue(event.queue), event.payload, headers)
+
+    def _prepare_wake_up(self, stored: Stored, event: WorkflowAdvanced) -> None:
+        """Keeps the message of one that may be due soon."""
+        if not event.payload:
+            return
+        self._wake_ups[stored.sequence] = self._wake_up(stored, event)
+        if len(self._wake_ups) > _MAX_WAKE_UPS:
+            del self._wake_ups[next(iter(self._wake_ups))]
+
+    async def _wake(self, record: JobRecord, trace: Mapping[str, str]) -> None:
         await self._bus.append(queue_messages.ready(self._subjects, record, trace))
 
     async def _compare(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from asyncio import Future
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from penstock.bus.protocol import Delivery
 from penstock.events.job import JobError, JobStarted
@@ -16,8 +17,7 @@ from penstock.runtime.workers.pulse import Pulse
 from penstock.telemetry.job_lines import RunningJob
 
 
-@dataclass(slots=True)
-class LiveRun:
+class LiveRun(msgspec.Struct):
     """What a run shows of itself: written in the job's thread, read in the worker's loop.
 
     Attributes:
@@ -29,7 +29,7 @@ class LiveRun:
         span: its span, for the author's attributes.
         output: what its log lines carry; None before it begins.
         first_memory_bytes: in use by its process when it began; 0 where it was not measured.
-        is_heir: another job ran in its process before.
+        is_heir: another job ran in its process before; known where memory is measured.
         exceeded: the limit for which it is being ended; None while it keeps them.
         cpu_clock: of its thread's CPU time, and what that showed when it began; of one whose
             thread others share, only while its code runs there. Else None.
@@ -85,8 +85,7 @@ class Beginning(NamedTuple):
     event: JobStarted
 
 
-@dataclass(slots=True, eq=False)
-class ClaimedJob:
+class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
     """One claimed job. Changed in the worker's loop only; its thread reads it.
 
     Attributes:
@@ -121,8 +120,8 @@ class ClaimedJob:
     started_at: float
     max_lost: int = 0
     most_beside: int = 0
-    live: LiveRun = field(default_factory=LiveRun)
-    trace: dict[str, str] = field(default_factory=dict)
+    live: LiveRun = msgspec.field(default_factory=LiveRun)
+    trace: dict[str, str] = {}
     yielded: str = ""
     lost: bool = False
     recorded_progress: tuple[int, int | None] | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from penstock.events.worker import FunctionReport
 from penstock.measuring.quantiles import SECONDS_BUCKETS
@@ -18,10 +18,8 @@ OTHER = "other"
 class _Tally:
     started: int = 0
     failed: int = 0
-    finished: int = 0
-    run_seconds: float = 0.0
     peak_memory_bytes: int = 0
-    buckets: Counter[int] = field(default_factory=Counter)
+    runs: list[float] = field(default_factory=list)
 
 
 class FunctionTallies:
@@ -45,11 +43,9 @@ class FunctionTallies:
             peak_memory_bytes: of its process; 0 where it was not measured.
         """
         tally = self._of(function)
-        tally.finished += 1
         tally.failed += failed
-        tally.run_seconds += run_seconds
+        tally.runs.append(run_seconds)
         tally.peak_memory_bytes = max(tally.peak_memory_bytes, peak_memory_bytes)
-        tally.buckets[bisect_left(SECONDS_BUCKETS, run_seconds)] += 1
 
     def take(self) -> dict[str, FunctionReport]:
         """What was counted since the last call."""
@@ -57,10 +53,10 @@ class FunctionTallies:
         return {
             function: FunctionReport(
                 started=tally.started,
-                finished=tally.finished,
+                finished=len(tally.runs),
                 failed=tally.failed,
-                run_sum_seconds=tally.run_seconds,
-                run_buckets=tuple(sorted(tally.buckets.items())),
+                run_sum_seconds=sum(tally.runs),
+                run_buckets=_buckets(tally.runs),
                 peak_memory_bytes=tally.peak_memory_bytes,
             )
             for function, tally in tallies.items()
@@ -72,3 +68,9 @@ class FunctionTallies:
                 function = OTHER
             tally = self._tallies.setdefault(function, _Tally())
         return tally
+
+
+def _buckets(runs: list[float]) -> tuple[tuple[int, int], ...]:
+    """How many runs fell into each bucket, for those that have any."""
+    indexes, counts = np.unique(np.searchsorted(SECONDS_BUCKETS, runs), return_counts=True)
+    return tuple(zip(indexes.tolist(), counts.tolist(), strict=True))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from penstock.telemetry.job_lines import WrittenBy
 from penstock.telemetry.propagation import ids
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.output import prints
@@ -41,33 +40,28 @@ class JobOutput:
                 logging.root.removeHandler(self._stored)
                 await self._stored.finish()
 
-    def of(self, job: ClaimedJob) -> WrittenBy:
+    def of(self, job: ClaimedJob) -> Attempt:
         """A block, entered in the job's context: what is written inside it belongs to the job."""
         trace = _trace_id(job) if job.trace else ""
-        attempt = job.live.output = Attempt(job.payload, job.attempt, self._worker, trace)
+        job.live.output = attempt = Attempt(
+            job_id=job.id,
+            attempt=job.attempt,
+            function=job.payload.function,
+            worker=self._worker,
+            trace=trace,
+            payload=job.payload,
+            flush=self._flush,
+        )
         if self._is_open and self._stored and self._stored not in logging.root.handlers:
             logging.root.addHandler(self._stored)  # at first, or a module replaced all handlers
-        return _Writing(attempt, self._ended)
+        return attempt
 
-    def _ended(self, attempt: Attempt) -> None:
+    def _flush(self, attempt: Attempt) -> None:
+        """The function of an attempt that has written has returned."""
         for stream in self._prints or ():
             stream.end(attempt)
         if self._stored:
             self._stored.ended(attempt)
-
-
-class _Writing(WrittenBy):
-    """The block of an attempt; ``ended`` is called at its end, outside of the job's context."""
-
-    __slots__ = ("_attempt", "_ended")
-
-    def __init__(self, attempt: Attempt, ended: Callable[[Attempt], None]) -> None:
-        super().__init__(attempt)
-        self._attempt, self._ended = attempt, ended
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self._ended(self._attempt)
 
 
 def _trace_id(job: ClaimedJob) -> str:

@@ -45,15 +45,13 @@ class Prints(io.TextIOBase):
                 complete.append(part)
                 part = ""
             if part:
-                self._parts[job] = part
+                self._parts[job], job.has_written = part, True
         for line in complete:
             self._log(job, line)
         return len(text)
 
     def end(self, job: RunningJob) -> None:
         """The job has ended: logs what it wrote after its last line break."""
-        if job not in self._parts:
-            return
         with self._guard:
             part = self._parts.pop(job, "")
         if part:

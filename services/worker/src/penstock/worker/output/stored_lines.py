@@ -58,21 +58,27 @@ def stored_lines(bus: Bus, settings: Settings, host: str, ring: KeyRing) -> Stor
     return StoredLines(bus, Subjects(settings.prefix), settings.logs, host, ring)
 
 
-class Attempt(RunningJob):
+class Attempt(RunningJob, kw_only=True, eq=False):
     """A running job, with the call that says what of its lines is hidden.
 
     It does not refer to the claimed job, which refers to it: jobs are many, and without a cycle
     they need no garbage collection.
 
     Attributes:
+        payload: the call.
+        flush: called at the end of the block, outside of the job's context, if it has written.
         has_ended: its function has returned; the line about its failure comes after that.
     """
 
-    __slots__ = ("has_ended", "payload")
+    payload: Payload
+    flush: Callable[[Attempt], None]
+    has_ended: bool = False
 
-    def __init__(self, payload: Payload, attempt: int, worker: str, trace: str) -> None:
-        super().__init__(payload.id, attempt, payload.function, worker, trace)
-        self.payload, self.has_ended = payload, False
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self.has_ended = True
+        if self.has_written:
+            self.flush(self)
 
 
 @dataclass(slots=True)
@@ -133,12 +139,12 @@ class StoredLines(logging.Handler):
         self._publish_soon()
 
     def ended(self, attempt: Attempt) -> None:
-        """The function has returned; called in the job's thread."""
-        attempt.has_ended = True
+        """The function of an attempt that has written has returned; called in the job's thread."""
         if attempt in self._attempts:
             self._publish_soon()
 
     def _begin(self, attempt: Attempt) -> _Collected:
+        attempt.has_written = True
         hidden = redaction.hidden_texts(attempt.payload)
         collected = self._attempts[attempt] = _Collected(attempt, hidden)
         return collected

@@ -20,6 +20,7 @@ from penstock.events.workflow import (
     Resolution,
     ScheduledStep,
     StepRecorded,
+    WorkflowAdvanced,
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids, lifecycle
@@ -35,7 +36,7 @@ from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.known_workflows import KnownWorkflows
+from penstock.worker.running.known_workflows import KnownWorkflows, from_advances
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
 
@@ -123,7 +124,7 @@ class WorkerSurroundings:
         Args:
             known: the job by its events; None where they are to be read.
         """
-        self.record = known or self._in_loop(lambda: own_record(self._joblog, self._job))
+        self.record = known or self._in_loop(self._read)
         workflow_memo = self.record.workflow or memo.EMPTY
         steps = memo.open_steps(workflow_memo).values()
         jobs = [step for step in steps if step.kind == "job"]
@@ -158,6 +159,22 @@ class WorkerSurroundings:
             except BusUnavailable as error:
                 log.warning("workflow %s waits for the broker: %s", self._job.id, error)
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _read(self) -> JobRecord:
+        """By the events of its advances where they are enough: one or two requests, not five."""
+        subjects, after = self._joblog.subjects, self._job.beginning and self._job.beginning.after
+        subject = subjects.events("job", self._job.id, WorkflowAdvanced.__name__)
+        stored = await self._bus.last(subjects.events_stream, subject) if after else None
+        last = event_log.read_event(stored, JOB_EVENTS) if stored else None
+        if stored and stored.sequence == after and isinstance(last, WorkflowAdvanced):
+            advances = [last]
+            if last.number > 1 and last.entries == last.number:
+                messages = await self._bus.history(subjects.events_stream, subject, last.number)
+                events = (event_log.read_event(message, JOB_EVENTS) for message in messages)
+                advances = [event for event in events if isinstance(event, WorkflowAdvanced)]
+            if record := from_advances(self._job, advances):
+                return record
+        return await own_record(self._joblog, self._job)
 
     async def _ends(self, jobs: Sequence[ScheduledStep]) -> list[Resolution]:
         ends = await bounded.gather(self._end_of, jobs, _READS_AT_ONCE)

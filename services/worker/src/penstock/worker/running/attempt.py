@@ -27,6 +27,7 @@ from penstock.worker.running.running_jobs import ThreadRun
 log = logging.getLogger("penstock.worker")
 
 MakeContext = Callable[[ClaimedJob], Any]
+Writing = Callable[[ClaimedJob], AbstractContextManager[Any]]
 
 
 class Functions:
@@ -37,6 +38,9 @@ class Functions:
         gates: the middleware that jobs run inside; None for none.
         output: what jobs write while they run; None leaves it as it is.
         advances: runs workflows.
+
+    Attributes:
+        writing: gives a block in which what is written in this thread or task belongs to the job.
     """
 
     def __init__(
@@ -46,12 +50,9 @@ class Functions:
         output: JobOutput | None = None,
         advances: Advances | None = None,
     ) -> None:
-        self._make_context, self._gates, self._output = make_context, gates, output
-        self._advances = advances
-
-    def writing(self, job: ClaimedJob) -> AbstractContextManager[None]:
-        """A block in which what is written in this thread or task belongs to the job."""
-        return self._output.of(job) if self._output else nullcontext()
+        self._make_context, self._gates, self._advances = make_context, gates, advances
+        self._has_pool_middleware = gates is not None and bool(gates.pool)
+        self.writing: Writing = output.of if output else nullcontext
 
     def call(self, job: ClaimedJob, run: ThreadRun) -> Outcome:
         """What the function returns, in the job's own thread. Raises what the function raises."""
@@ -61,7 +62,7 @@ class Functions:
         return Outcome(result=_encoded(job, returned))
 
     def _call(self, job: ClaimedJob, run: ThreadRun) -> Any:
-        if self._has_middleware(job):
+        if self._has_pool_middleware or job.kind.middleware:
             return self._call_within(job, run)
         result = self._bare_call(job)
         return _await(result, run) if job.kind.is_async else result
@@ -81,7 +82,7 @@ class Functions:
     async def result(self, job: ClaimedJob) -> bytes:
         """The encoded result of an asynchronous job, in a loop that others share. Raises what its
         function raises."""
-        if not self._has_middleware(job):
+        if not (self._has_pool_middleware or job.kind.middleware):
             return _encoded(job, await self._bare_call(job))
         context = self._make_context(job)
         assert self._gates is not None
@@ -96,10 +97,8 @@ class Functions:
             return self._advances.run(job)
         if not kind.takes_context:
             return kind.function(**job.arguments)
-        return kind.function(context or self._make_context(job), **job.arguments)
-
-    def _has_middleware(self, job: ClaimedJob) -> bool:
-        return bool(job.kind.middleware or (self._gates is not None and self._gates.pool))
+        own = self._make_context(job) if context is None else context
+        return kind.function(own, **job.arguments)
 
 
 def _await(work: Coroutine[Any, Any, Any], run: ThreadRun) -> Any:

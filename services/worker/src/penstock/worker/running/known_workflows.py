@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from penstock.events.job import JobDispatched
+from penstock.events.workflow import WorkflowAdvanced
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.queues import queue_messages
@@ -48,8 +50,10 @@ class KnownWorkflows:
             return None
         after, start = job.beginning
         if record is None or record.sequence != after:
-            record = _dispatched(job, after)
-        return record and lifecycle.evolve(record, start, job.token)
+            if queue_messages.FIRST not in job.delivery.headers:
+                return None
+            record = lifecycle.evolve(None, _dispatch(job), after)
+        return lifecycle.evolve(record, start, job.token)
 
     def _drop(self, workflow_id: str) -> JobRecord | None:
         record, size = self._records.pop(workflow_id, (None, 0))
@@ -57,12 +61,30 @@ class KnownWorkflows:
         return record
 
 
-def _dispatched(job: ClaimedJob, sequence: int) -> JobRecord | None:
-    """A workflow that was dispatched and no more, from its message; None for any other."""
-    if queue_messages.FIRST not in job.delivery.headers:
+def from_advances(job: ClaimedJob, advances: Sequence[WorkflowAdvanced]) -> JobRecord | None:
+    """A workflow by the events of its advances alone; None where that is not all of its memo.
+
+    Args:
+        advances: the last ones in the log, oldest first; it started after the last.
+    """
+    if job.beginning is None or not advances:
         return None
+    last = advances[-1].number
+    numbers = [event.number for event in advances]
+    if advances[-1].entries != last or numbers != list(range(1, last + 1)):
+        return None
+    after, start = job.beginning
+    record = lifecycle.evolve(None, _dispatch(job), 1)
+    for event in advances:
+        # the sequences of all but the last change nothing of it
+        record = lifecycle.evolve(lifecycle.evolve(record, start, after - 1), event, after)
+    return lifecycle.evolve(record, start, job.token)
+
+
+def _dispatch(job: ClaimedJob) -> JobDispatched:
+    """As far as it is known from its message."""
     call = job.payload
-    event = JobDispatched(
+    return JobDispatched(
         job_id=call.id,
         source="",
         queue=call.queue,
@@ -71,7 +93,6 @@ def _dispatched(job: ClaimedJob, sequence: int) -> JobRecord | None:
         tags=call.tags,
         tries=call.tries,
     )
-    return lifecycle.evolve(None, event, sequence)
 
 
 def _size(record: JobRecord) -> int:

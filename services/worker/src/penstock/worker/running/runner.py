@@ -147,7 +147,8 @@ class Runner:
         while self._wake.get():
             announced_at = time.monotonic()
             while self._todo:
-                self._wait_while_lapsed()
+                while self._claim_deadline is not None and self._claim_deadline.has_passed():
+                    time.sleep(_LAPSED_POLL_SECONDS)
                 try:
                     job = self._todo.popleft()
                 except IndexError:  # taken back
@@ -157,10 +158,6 @@ class Runner:
                 if not self._todo or now - announced_at > _ANNOUNCE_SECONDS:
                     announced_at = now
                     self.finished.announce()
-
-    def _wait_while_lapsed(self) -> None:
-        while self._claim_deadline is not None and self._claim_deadline.has_passed():
-            time.sleep(_LAPSED_POLL_SECONDS)
 
     def _run(self, job: ClaimedJob) -> Outcome:
         begun_at = time.monotonic()

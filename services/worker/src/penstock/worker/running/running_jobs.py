@@ -39,7 +39,7 @@ class RunningJobs:
     """
 
     def __init__(self, measures_memory: bool = False) -> None:
-        self._measures_memory, self._begun = measures_memory, 0
+        self._measures_memory, self._has_begun = measures_memory, False
         self._runs: dict[ClaimedJob, Run] = {}
         self._guard = threading.Lock()  # of the watchdog
         self._watchdog: Watchdog | None = None
@@ -81,8 +81,8 @@ class RunningJobs:
             begun_at: monotonic seconds.
         """
         job.live.begun_at = begun_at
-        job.live.is_heir, self._begun = self._begun > 0, self._begun + 1
         if self._measures_memory:
+            job.live.is_heir, self._has_begun = self._has_begun, True
             job.live.first_memory_bytes = resident_bytes()
         if job.timeout_seconds:
             with self._guard:

@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
+from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, PayloadTooLarge, WrongSequence, broker_time
 from penstock.events.envelope import whole_micros
 from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
+from penstock.jobs.workflows.coded import memo
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.known_workflows import KnownWorkflows
@@ -48,6 +50,7 @@ class Suspensions:
             payload = job.delivery.body
             return WorkflowAdvanced(
                 payload=payload if len(payload) <= _MAX_PAYLOAD_BYTES else b"",
+                entries=1 + len((outcome.verdict.record.workflow or memo.EMPTY).entries),
                 number=outcome.verdict.number,
                 run_seconds=whole_micros(outcome.run_seconds),
                 **msgspec.structs.asdict(outcome.verdict.suspension),
@@ -87,7 +90,9 @@ class Suspensions:
         if not isinstance(event, WorkflowAdvanced) or not event.scheduled:
             return
         events = step_events(job.id, event.scheduled, self._joblog.source)
-        for answer in await self._sender.send_many(events, into_reserve=True):
+        with telemetry.within(job.trace):
+            answers = await self._sender.send_many(events, into_reserve=True)
+        for answer in answers:
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
                 log.warning("workflow %s: a step waits for the reconciler: %s", job.id, answer)
                 return

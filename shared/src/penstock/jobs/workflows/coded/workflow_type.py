@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from penstock.jobs import registry
-from penstock.jobs.job_type import JobType
+from penstock.jobs.job_type import JobType, NamedJob
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff, Delay
 from penstock.jobs.retry import retries as put_in_order
 from penstock.jobs.workflows.coded.context import WorkflowContext
@@ -50,6 +50,18 @@ class WorkflowType(JobType[P, R]):
             if parameter.kind in unfit:
                 raise TypeError(f"{self.name}: {parameter} cannot be typed; name each argument")
         return True, parameters[1:]
+
+
+class NamedWorkflow(NamedJob):
+    """A workflow whose code this program lacks; see :class:`NamedJob`.
+
+    Example::
+
+        fulfil = NamedWorkflow("shop.orders.fulfil", queue="workflows")
+        await client.dispatch(fulfil(order=7))
+    """
+
+    kind: ClassVar[str] = "workflow"
 
 
 def workflow(

@@ -1,0 +1,215 @@
+"""`penstock workflow`: coded workflows: run them, list, show, send signals, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from penstock.cli.command import Group
+from penstock.cli.errors import Failed, Refused
+from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
+from penstock.cli.jobs.workflow_text import COLUMNS, description
+from penstock.cli.output import note, write_json, write_line, write_rows
+from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
+from penstock.cli.session import Session
+from penstock.config.topology import PRIORITIES
+from penstock.events.envelope import utc_now
+from penstock.jobs.client import Client
+from penstock.jobs.lifecycle import State
+from penstock.jobs.workflows.workflow_view import WorkflowView
+from penstock.views.workflow_board import BLOCKED, workflow_detail, workflow_row
+
+WORKFLOW_ID = JOB_ID
+
+
+@click.group(cls=Group, example="penstock workflow ls --waiting-longer 1d")
+def workflow() -> None:
+    """Run, list, show and cancel coded workflows, and send them signals."""
+
+
+@workflow.command(example="penstock workflow run shop.fulfil --arg order=7 --timeout 10m")
+@click.argument("function")
+@click.option(
+    "--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument: JSON or text."
+)
+@click.option("--id", "job_id", type=WORKFLOW_ID, help="An id of your own: it is dispatched once.")
+@click.option("--queue", type=QUEUE, help="Queue, instead of the function's own.")
+@click.option(
+    "--priority", type=click.Choice(PRIORITIES), help="Priority, where the queue has priorities."
+)
+@click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
+@click.option("--by-name", is_flag=True, help="Without the function's module here; needs --queue.")
+@click.option("--no-wait", is_flag=True, help="Return as soon as the broker keeps it.")
+@click.option("--timeout", type=SECONDS, help="Wait no longer than this; the workflow goes on.")
+@click.pass_obj
+def run(
+    session: Session,
+    /,
+    function: str,
+    arguments: tuple[str, ...],
+    by_name: bool,
+    no_wait: bool,
+    timeout: float | None,
+    **options: Any,
+) -> None:
+    """Dispatch a workflow and wait for its end; exit code 1 unless it completed."""
+    call = (
+        make_named_workflow(function, options["queue"], arguments)
+        if by_name
+        else make_call(session.settings(), function, arguments)
+    )
+    if call.job.kind != "workflow":
+        raise Refused(f"{function} is a job, no workflow; use 'penstock job submit'")
+    terms = {name: value for name, value in options.items() if value is not None}
+
+    async def request(client: Client) -> WorkflowView:
+        workflow_id = await client.dispatch(call, **terms)
+        if no_wait:
+            return await client.workflows.get(workflow_id)
+        if not session.as_json:
+            note(f"workflow {workflow_id}")
+        try:
+            await client.wait(workflow_id, timeout)
+        except TimeoutError:
+            raise Failed(
+                f"workflow {workflow_id} has not ended after {timeout:g} s; see 'penstock workflow "
+                f"why {workflow_id}'"
+            ) from None
+        return await client.workflows.get(workflow_id, with_attempts=True)
+
+    view = session.with_client(request)
+    if no_wait and not session.as_json:
+        write_line(view.id)
+        return
+    _show(session, view)
+    if not no_wait and view.state is not State.COMPLETED:
+        raise Failed(f"workflow {view.id} ended {view.state}")
+
+
+@workflow.command(name="ls", example="penstock workflow ls --waiting-longer 1d")
+@click.option(
+    "--state",
+    type=click.Choice([*(state.value for state in State), BLOCKED]),
+    help="Only workflows in this state.",
+)
+@click.option("--function", default="", help="Only workflows of this function.")
+@click.option(
+    "--waiting-longer", type=SECONDS, help="Only those that last went on so long ago: 1d."
+)
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Most rows to list.",
+)
+@click.pass_obj
+def list_workflows(
+    session: Session, state: str | None, function: str, waiting_longer: float | None, limit: int
+) -> None:
+    """List the workflows that changed last, or those that have waited longest."""
+    listed = session.with_client(
+        lambda client: client.workflows.list(
+            state=State(state) if state and state != BLOCKED else None,
+            blocked=state == BLOCKED,
+            function=function,
+            waiting_longer=None if waiting_longer is None else timedelta(seconds=waiting_longer),
+            limit=limit,
+        )
+    )
+    rows = [workflow_row(view) for view in listed]
+    write_rows(session, rows, COLUMNS, "no matching workflows")
+    if listed.cut_off:
+        note("the event log was not read to its beginning; older workflows may fit, too")
+
+
+@workflow.command(example="penstock workflow show 0193…")
+@click.argument("id", type=WORKFLOW_ID)
+@click.pass_obj
+def show(session: Session, id: str) -> None:
+    """Show a workflow: its steps as a tree, its critical path, and what it waits for."""
+    _show(session, session.with_client(_on_workflow(id, _with_attempts)))
+
+
+@workflow.command(example="penstock workflow why 0193…")
+@click.argument("id", type=WORKFLOW_ID)
+@click.pass_obj
+def why(session: Session, id: str) -> None:
+    """Say what a workflow waits for, since when, and what lets it go on."""
+    view = session.with_client(_on_workflow(id, lambda client, id: client.workflows.get(id)))
+    detail = workflow_detail(view, utc_now())
+    if session.as_json:
+        write_json({"id": view.id, "state": detail.workflow.state, "why": detail.why})
+    else:
+        write_line("\n".join(detail.why))
+
+
+@workflow.command(example="penstock workflow signal 0193… approved true --id mail-1")
+@click.argument("id", type=WORKFLOW_ID)
+@click.argument("name")
+@click.argument("value", default="null")
+@click.option(
+    "--id", "signal_id", default="", help="Of signals with the same one, the first counts."
+)
+@click.pass_obj
+def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> None:
+    """Send a workflow the signal NAME with a VALUE: JSON or text; none is null."""
+
+    async def request(client: Client) -> str:
+        workflow_id = await client.jobs.find_id(id)
+        await client.workflows.signal(workflow_id, name, read_value(value), signal_id=signal_id)
+        return workflow_id
+
+    workflow_id = session.with_client(request)
+    if session.as_json:
+        write_json({"id": workflow_id, "signal": name})
+    else:
+        write_line(f"signal {name} was sent to workflow {workflow_id}")
+
+
+@workflow.command(example="penstock workflow cancel 0193… --reason 'the customer called'")
+@click.argument("id", type=WORKFLOW_ID)
+@click.option(
+    "--reason",
+    default="cancelled by an operator",
+    show_default=True,
+    help="Recorded with the event.",
+)
+@click.pass_obj
+def cancel(session: Session, id: str, reason: str) -> None:
+    """Cancel a workflow that has not ended, with its steps."""
+    view = session.with_client(
+        _on_workflow(id, lambda client, id: client.workflows.cancel(id, reason))
+    )
+    if session.as_json:
+        write_json(workflow_row(view))
+    if view.state is not State.CANCELLED:
+        raise Failed(f"workflow {view.id} had already ended: it is {view.state}")
+    if not session.as_json:
+        write_line(f"workflow {view.id} is cancelled; its steps are cancelled next")
+
+
+def _on_workflow(
+    text: str, act: Callable[[Client, str], Awaitable[WorkflowView]]
+) -> Callable[[Client], Awaitable[WorkflowView]]:
+    """Acts on the workflow whose id is ``text`` or begins with it."""
+
+    async def request(client: Client) -> WorkflowView:
+        return await act(client, await client.jobs.find_id(text))
+
+    return request
+
+
+async def _with_attempts(client: Client, workflow_id: str) -> WorkflowView:
+    return await client.workflows.get(workflow_id, with_attempts=True)
+
+
+def _show(session: Session, view: WorkflowView) -> None:
+    detail = workflow_detail(view, utc_now())
+    if session.as_json:
+        write_json(detail)
+    else:
+        write_line("\n".join(description(detail)))

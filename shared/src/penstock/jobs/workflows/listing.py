@@ -1,0 +1,153 @@
+"""Coded workflows by state, function, and how long they have waited.
+
+Those that changed last are found as jobs are. Those that wait longest lie far back in a busy log:
+they are looked for by the events that suspend a workflow, the last of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+import msgspec
+
+from penstock.bus import bounded, lookback
+from penstock.bus.protocol import Bus, Stored
+from penstock.events.job import JOB_EVENTS, JobCarried
+from penstock.events.subjects import Subjects
+from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.jobs.errors import JobsError
+from penstock.jobs.event_store.event_log import read_event
+from penstock.jobs.job_filter import JobFilter
+from penstock.jobs.job_view import JobView
+from penstock.jobs.lifecycle import State
+from penstock.jobs.reading.job_list import JobQuery, newest_jobs
+from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
+
+MOST_LOOKED_AT = 20_000
+"""Workflows that may still wait: of each the last event is looked at."""
+_AT_ONCE = 200
+_SUSPENDING = (WorkflowAdvanced.__name__, WorkflowBlocked.__name__, JobCarried.__name__)
+
+Look = Callable[[str], Awaitable[JobView]]
+
+
+class WorkflowQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which workflows are listed; what is None, empty or False matches any.
+
+    Attributes:
+        state: as they are now.
+        function: registered name.
+        is_blocked: their code does not fit what they recorded.
+        waiting_since: suspended ones that last went on before this time.
+    """
+
+    state: State | None = None
+    function: str = ""
+    is_blocked: bool = False
+    waiting_since: datetime | None = None
+
+    def fits(self, view: WorkflowView) -> bool:
+        since = self.waiting_since
+        return (
+            self.state in {None, view.state}
+            and self.function in {"", view.job.function}
+            and (not self.is_blocked or bool(view.blocked and view.state is State.SUSPENDED))
+            and (since is None or (view.waiting_since is not None and view.waiting_since < since))
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkflowList:
+    """Workflows that fit.
+
+    Attributes:
+        workflows: in the order of the list.
+        cut_off: further ones may fit, which were not looked at.
+    """
+
+    workflows: tuple[WorkflowView, ...] = ()
+    cut_off: bool = False
+
+    def __iter__(self) -> Iterator[WorkflowView]:
+        return iter(self.workflows)
+
+    def __len__(self) -> int:
+        return len(self.workflows)
+
+
+async def newest(bus: Bus, subjects: Subjects, wanted: WorkflowQuery, limit: int) -> WorkflowList:
+    """Those that changed last, first. Raises BusError."""
+    query = JobQuery(
+        matching=JobFilter(function=wanted.function),
+        state=State.SUSPENDED if wanted.is_blocked else wanted.state,
+        workflows_only=True,
+        blocked_only=wanted.is_blocked,
+    )
+    jobs = await newest_jobs(bus, subjects, query, limit)
+    return WorkflowList(workflows=tuple(workflow_view(job) for job in jobs), cut_off=jobs.cut_off)
+
+
+async def longest_waiting(
+    bus: Bus, subjects: Subjects, wanted: WorkflowQuery, look: Look, limit: int
+) -> WorkflowList:
+    """Suspended ones, those first that wait longest.
+
+    Args:
+        look: reads a job.
+
+    Raises:
+        BusError
+    """
+    suspended_at: dict[str, datetime] = {}
+    async for workflow_id, at in _suspended(bus, subjects):
+        suspended_at[workflow_id] = max(at, suspended_at.get(workflow_id, at))
+    waiting = sorted(suspended_at, key=lambda workflow_id: suspended_at[workflow_id])
+    fitting: list[WorkflowView] = []
+
+    async def read(workflow_id: str) -> WorkflowView | None:
+        last = await bus.last(subjects.events_stream, subjects.job(workflow_id))
+        if last is None or last.subject.rpartition(".")[2] not in _SUSPENDING:
+            return None
+        try:
+            return workflow_view(await look(workflow_id))
+        except JobsError:
+            return None
+
+    for some in _batches(waiting[:MOST_LOOKED_AT], _AT_ONCE):
+        views = await bounded.gather(read, some, _AT_ONCE)
+        fitting += [view for view in views if view is not None and wanted.fits(view)]
+        if len(fitting) >= limit:
+            break
+    fitting.sort(key=lambda view: view.waiting_since or view.job.dispatched_at)
+    return WorkflowList(
+        workflows=tuple(fitting[:limit]),
+        cut_off=len(fitting) < limit and len(waiting) > MOST_LOOKED_AT,
+    )
+
+
+async def _suspended(bus: Bus, subjects: Subjects) -> AsyncIterator[tuple[str, datetime]]:
+    """Workflows that were suspended some time, and when last."""
+    for name in _SUSPENDING:
+        for stored in await lookback.latest(
+            bus, subjects.events_stream, subjects.events("job", "*", name)
+        ):
+            at = _suspended_at(stored) if name == JobCarried.__name__ else stored.at
+            if at is not None:
+                yield stored.subject.split(".")[-2], at
+
+
+def _suspended_at(stored: Stored) -> datetime | None:
+    """When a workflow was suspended whose earlier events left the log; None for other jobs."""
+    event = read_event(stored, JOB_EVENTS)
+    if not isinstance(event, JobCarried) or event.workflow is None:
+        return None
+    return event.workflow.entries[-1].now if event.workflow.entries else stored.at
+
+
+def _batches(ids: Iterable[str], size: int) -> Iterator[Sequence[str]]:
+    remaining = iter(ids)
+    while some := list(islice(remaining, size)):
+        yield some

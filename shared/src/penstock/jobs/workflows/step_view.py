@@ -1,0 +1,148 @@
+"""The steps of a coded workflow as they are shown, read from what it recorded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import pairwise, takewhile
+
+import msgspec
+
+from penstock.events.job import JobError
+from penstock.events.workflow import MemoEntry, Resolution, ScheduledStep, WorkflowMemo
+from penstock.jobs import derived_ids
+from penstock.jobs.lifecycle import JobRecord, State
+
+_OUTCOMES = {State.COMPLETED: "completed", State.DEAD: "failed", State.CANCELLED: "cancelled"}
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a workflow.
+
+    Attributes:
+        key: path of scopes, name and occurrence.
+        kind: ``job``, ``timer``, ``signal`` or ``inline``.
+        outcome: ``waiting``, or how it ended; ``given-up`` where the workflow went on without it,
+            ``unrecorded`` where it ended with the workflow.
+        job_id: of a job; empty for anything else.
+        since: when it was scheduled, or began.
+        due_at: when a timer fires, or the wait for a signal ends.
+        ended_at: when its job ended, else when the workflow took note of its end; None before.
+        after: key of the step whose end let the workflow schedule this one; empty for the first.
+        signal: name of the signal that is waited for.
+        job_state: of a job that was read; empty where it was not, or has no event (any more).
+        attempts: of a job that was read.
+        worker: that runs the job, or ran it last.
+        error: why it failed; empty where it did not.
+    """
+
+    key: str
+    kind: str
+    outcome: str
+    since: datetime
+    job_id: str = ""
+    due_at: datetime | None = None
+    ended_at: datetime | None = None
+    after: str = ""
+    signal: str = ""
+    job_state: str = ""
+    attempts: int = 0
+    worker: str = ""
+    error: str = ""
+
+    def as_read(self, job: JobRecord | None) -> StepView:
+        """The same with what is known of its job now."""
+        if job is None:
+            return self
+        outcome, ended_at = self.outcome, self.ended_at
+        if job.state.ended:
+            ended_at = job.finished_at or ended_at
+            outcome = _OUTCOMES[job.state] if outcome == "waiting" else outcome
+        return msgspec.structs.replace(
+            self,
+            outcome=outcome,
+            ended_at=ended_at,
+            job_state=job.state.value,
+            attempts=job.attempt,
+            worker=job.worker,
+            error=_text(job.error) or self.error,
+        )
+
+
+def recorded_steps(workflow_id: str, memo: WorkflowMemo) -> list[StepView]:
+    """All steps of a workflow in the order of their recording, without what their jobs know."""
+    ends = {end.key: (end, entry.now) for entry in memo.entries for end in entry.consumed}
+    given_up = {n: entry.now for entry in memo.entries for n in entry.cancelled}
+    steps: list[StepView] = []
+    before = ""
+    for entry, later in pairwise([*memo.entries, None]):
+        assert entry is not None
+        causes = [before, *(end.key for end in entry.consumed)]
+        before = ""
+        if entry.inline is not None:
+            before = entry.inline.key
+            steps.append(_inline(entry, later.now if later else entry.now, causes))
+        for scheduled in entry.scheduled:
+            step = _scheduled(workflow_id, scheduled, entry.now, ends.get(scheduled.key))
+            if step.outcome == "waiting" and scheduled.n in given_up:
+                step = msgspec.structs.replace(
+                    step, outcome="given-up", ended_at=given_up[scheduled.n]
+                )
+            steps.append(msgspec.structs.replace(step, after=_cause(step.key, causes)))
+    return steps
+
+
+def _inline(entry: MemoEntry, ended_at: datetime, causes: Iterable[str]) -> StepView:
+    result = entry.inline
+    assert result is not None
+    return StepView(
+        key=result.key,
+        kind="inline",
+        outcome="failed" if result.error else "completed",
+        since=entry.now,
+        ended_at=ended_at,
+        after=_cause(result.key, causes),
+        error=_text(result.error),
+    )
+
+
+def _scheduled(
+    workflow_id: str,
+    step: ScheduledStep,
+    since: datetime,
+    end: tuple[Resolution, datetime] | None,
+) -> StepView:
+    resolution, ended_at = end or (None, None)
+    return StepView(
+        key=step.key,
+        kind=step.kind,
+        outcome=resolution.outcome if resolution else "waiting",
+        since=since,
+        job_id=derived_ids.step_id(workflow_id, step.n) if step.kind == "job" else "",
+        due_at=step.due_at,
+        ended_at=ended_at,
+        signal=step.digest if step.kind == "signal" else "",
+        error=_text(resolution.error) if resolution else "",
+    )
+
+
+def _cause(key: str, causes: Iterable[str]) -> str:
+    """The last of several ends before a step; one in the same scope, where there is one.
+
+    What ran beside it ended in the same advance, and did not lead to it.
+    """
+    scopes = key.split("/")[:-1]
+
+    def shared(cause: str) -> int:
+        pairs = zip(scopes, cause.split("/")[:-1], strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    best = ""
+    for cause in filter(None, causes):
+        if not best or shared(cause) >= shared(best):
+            best = cause
+    return best
+
+
+def _text(error: JobError | None) -> str:
+    return f"{error.kind}: {error.message}" if error else ""

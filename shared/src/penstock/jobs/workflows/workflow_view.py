@@ -1,0 +1,86 @@
+"""A coded workflow as it is shown: its job, its steps, and what it waits for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from penstock.events.job import JobDispatched
+from penstock.events.workflow import Status
+from penstock.jobs.errors import JobRefused
+from penstock.jobs.job_view import JobView
+from penstock.jobs.lifecycle import State
+from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.step_view import StepView, recorded_steps
+
+
+class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
+    """A workflow as it is now.
+
+    Attributes:
+        job: its job, with result and error.
+        version: as its author declared it when it was dispatched; 0 where that is unknown.
+        steps: all that was recorded, in that order.
+        status: what it shows of itself.
+        blocked: why its code cannot go on; empty where it can.
+        advances: how often it was suspended.
+        wait: keys of steps, in groups; a suspended one goes on when all steps of one group ended.
+        waiting_since: when a suspended one last went on; None where it is not suspended.
+        goes_on_at: when a suspended one goes on in any case; None where it has no such time.
+    """
+
+    job: JobView
+    version: int
+    steps: tuple[StepView, ...]
+    status: Status
+    blocked: str
+    advances: int = 0
+    wait: tuple[tuple[str, ...], ...] = ()
+    waiting_since: datetime | None = None
+    goes_on_at: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        return self.job.id
+
+    @property
+    def state(self) -> State:
+        return self.job.state
+
+    @property
+    def waits_for(self) -> tuple[StepView, ...]:
+        """The steps that have not ended."""
+        return tuple(step for step in self.steps if step.outcome == "waiting")
+
+
+def workflow_view(job: JobView) -> WorkflowView:
+    """A workflow by its own events; how the jobs of its steps are is not looked at.
+
+    Raises:
+        JobRefused: it is another kind of job.
+    """
+    record = job.record
+    if not record.is_workflow:
+        raise JobRefused(f"job {job.id} is no workflow; client.job shows it")
+    first = next((event for _, event in job.events if isinstance(event, JobDispatched)), None)
+    recorded = record.workflow or memo.EMPTY
+    is_suspended = record.state is State.SUSPENDED
+    last = recorded.entries[-1].now if recorded.entries else record.dispatched_at
+    keys = {step.n: key for key, step in memo.scheduled_steps(recorded).items()}
+    return WorkflowView(
+        job=job,
+        version=first.version if first else 0,
+        steps=tuple(recorded_steps(job.id, recorded)),
+        status=recorded.status,
+        blocked=recorded.blocked,
+        advances=recorded.advances,
+        wait=tuple(tuple(_keys(group.steps, keys)) for group in recorded.wait),
+        waiting_since=last if is_suspended else None,
+        goes_on_at=record.wakes_at if is_suspended else None,
+    )
+
+
+def _keys(numbers: Iterable[int], keys: dict[int, str]) -> list[str]:
+    return [keys[n] for n in numbers if n in keys]

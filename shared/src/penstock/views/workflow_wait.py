@@ -1,0 +1,129 @@
+"""What a workflow waits for, since when, and what lets it go on: in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from penstock.jobs.lifecycle import State
+from penstock.jobs.workflows.step_view import StepView
+from penstock.jobs.workflows.workflow_view import WorkflowView
+from penstock.views import wording
+
+_MOST_STEPS = 10
+"""Steps that are described; of the others only their number is."""
+
+
+def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
+    """Sentences about a workflow, the most important first.
+
+    Args:
+        view: a workflow.
+        now: what "since" is measured to.
+    """
+    match view.state:
+        case State.SUSPENDED if view.blocked:
+            yield from _blocked(view)
+        case State.SUSPENDED:
+            yield from _suspended(view, now)
+        case State.RUNNING:
+            record = view.job.record
+            yield (
+                f"Its code runs on worker {record.worker} since {wording.clock(record.started_at)}."
+            )
+        case State.COMPLETED | State.DEAD | State.CANCELLED:
+            yield from _ended(view)
+        case _:
+            yield from _queued(view, now)
+
+
+def _ended(view: WorkflowView) -> Iterator[str]:
+    record = view.job.record
+    yield f"It is {view.state} since {wording.clock(record.finished_at)}; it waits for nothing."
+    if view.state is State.DEAD and record.error:
+        yield f"Its error is {wording.error(record.error.kind)}: {record.error.message}"
+    if view.state is not State.COMPLETED:
+        yield (
+            f"'penstock job retry {view.id}' lets it go on from what it recorded; steps that "
+            "completed do not run again."
+        )
+
+
+def _queued(view: WorkflowView, now: datetime) -> Iterator[str]:
+    record = view.job.record
+    if record.available_at > now:
+        yield f"Its next run is due at {wording.clock(record.available_at)}."
+    else:
+        age = wording.seconds((now - record.available_at).total_seconds())
+        yield f"It waits for a worker of queue {record.queue} since {age}."
+    if record.error:
+        yield f"Its last run failed: {wording.error(record.error.kind)}: {record.error.message}"
+    if view.job.handed_on:
+        yield f"{view.job.handed_on}."
+
+
+def _blocked(view: WorkflowView) -> Iterator[str]:
+    yield f"It is blocked since the code that ran does not fit what it recorded: {view.blocked}"
+    yield (
+        "Nothing is lost, and no try is used. It goes on where the code fits again: deploy code "
+        "that calls what was recorded."
+    )
+    if view.goes_on_at:
+        yield f"It is offered to a worker again at {wording.clock(view.goes_on_at)}."
+
+
+def _suspended(view: WorkflowView, now: datetime) -> Iterator[str]:
+    since = view.waiting_since or view.job.dispatched_at
+    age = wording.seconds(max(0.0, (now - since).total_seconds()))
+    waiting = view.waits_for
+    yield f"It waits since {wording.clock(since)} ({age}) for {_condition(view)}."
+    for step in waiting[:_MOST_STEPS]:
+        yield _step(view.id, step, now)
+    if len(waiting) > _MOST_STEPS:
+        yield f"{len(waiting) - _MOST_STEPS} further steps have not ended."
+    ended = {step.key for step in view.steps if step.outcome != "waiting"}
+    if any(ended.issuperset(group) for group in view.wait):
+        yield (
+            "What it waits for has ended: the orchestrator lets it go on within a second. If it "
+            "does not, see 'penstock health'."
+        )
+
+
+def _condition(view: WorkflowView) -> str:
+    """``step charge``, ``all of 3 steps``, ``one of: all of 2 steps; step approved``."""
+    groups = [
+        f"step {group[0]}" if len(group) == 1 else f"all of {len(group)} steps"
+        for group in view.wait
+        if group
+    ]
+    if not groups:
+        return "the next time that it is offered to a worker"
+    return groups[0] if len(groups) == 1 else f"one of: {'; '.join(groups)}"
+
+
+def _step(workflow_id: str, step: StepView, now: datetime) -> str:
+    if step.kind == "timer":
+        return f"Timer {step.key} fires at {wording.clock(step.due_at)}{_ahead(step, now)}."
+    if step.kind == "signal":
+        until = (
+            f"waits until {wording.clock(step.due_at)}{_ahead(step, now)}"
+            if step.due_at
+            else "waits without end"
+        )
+        return (
+            f"Signal {step.signal} was not sent, and {step.key} {until}: "
+            f"'penstock workflow signal {workflow_id} {step.signal} VALUE' sends it."
+        )
+    if not step.job_state:
+        return f"Step {step.key} has no job yet; the orchestrator dispatches what a crash left out."
+    attempt = f", attempt {step.attempts}" if step.attempts else ""
+    worker = f" on worker {step.worker}" if step.job_state == State.RUNNING and step.worker else ""
+    return (
+        f"Step {step.key} is {step.job_state}{attempt}{worker}: see 'penstock job show "
+        f"{step.job_id}'."
+    )
+
+
+def _ahead(step: StepView, now: datetime) -> str:
+    ahead = (step.due_at - now).total_seconds() if step.due_at else 0.0
+    return f" (in {wording.seconds(ahead)})" if ahead > 0 else ""

@@ -1,0 +1,202 @@
+"""Coded workflows as they are shown: lists, the tree of steps, the critical path, the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from penstock.bus.protocol import broker_time
+from penstock.cli.jobs.workflow_text import description
+from penstock.jobs import JobRefused, State, WorkflowContext, job, workflow
+from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow
+from penstock.testing import Bench
+from penstock.views.workflow_board import WorkflowDetail, workflow_detail, workflow_row
+
+DAY = timedelta(days=1)
+
+
+@job(queue="cards", tries=2)
+def charge(order: int) -> str:
+    if order < 0:
+        raise ValueError("no such order")
+    return f"receipt {order}"
+
+
+@job(queue="stock")
+def reserve(item: int) -> int:
+    return item
+
+
+def fetch_rate() -> float:
+    return 1.5
+
+
+@workflow(version=3)
+async def fulfil(ctx: WorkflowContext, order: int) -> str:
+    receipt = await ctx.run(charge(order=order))
+    rate = await ctx.step("rate", fetch_rate)
+    await ctx.gather(reserve(item=1), reserve(item=2))
+    ctx.set_status(stage="packed", parcels=2)
+    approved = await ctx.wait_signal("approved", bool, timeout=2 * DAY, default=False)
+    return f"{receipt} {rate} {approved}"
+
+
+@workflow(name="board.patient")
+async def patient(ctx: WorkflowContext) -> str:
+    return await ctx.wait_signal("go", str)
+
+
+@workflow(name="board.brief")
+async def brief(ctx: WorkflowContext) -> str:
+    return "at once"
+
+
+@pytest.fixture
+def penstock() -> Iterator[Bench]:
+    yield Bench()
+
+
+async def detail(penstock: Bench, workflow_id: str) -> WorkflowDetail:
+    view = await penstock.client.workflows.get(workflow_id, with_attempts=True)
+    return workflow_detail(view, broker_time(penstock.bus))
+
+
+async def test_a_suspended_workflow_with_its_tree_and_what_it_waits_for(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(fulfil(order=7), job_id="seven")
+    await penstock.run_pending()
+    shown = await detail(penstock, workflow_id)
+    assert (shown.workflow.state, shown.workflow.version) == ("suspended", 3)
+    assert shown.workflow.status == {"stage": "packed", "parcels": 2}
+    assert shown.workflow.waits_for == "signal approved"
+    assert [(step.key, step.kind, step.state, step.attempts) for step in shown.steps] == [
+        ("charge", "job", "completed", 1),
+        ("rate", "inline", "completed", 0),
+        ("gather/reserve", "job", "completed", 1),
+        ("gather/reserve#2", "job", "completed", 1),
+        ("approved", "signal", "waiting", 0),
+    ]
+    text = "\n".join(description(shown))
+    assert "test_workflow_board.fulfil (version 3)" in text
+    assert "status     stage=packed parcels=2" in text
+    assert "├─ gather\n" in text
+    assert "│  └─ reserve#2  " in text
+    assert "It waits since" in shown.why[0]
+    assert "for step approved." in shown.why[0]
+    assert shown.why[1].endswith("'penstock workflow signal seven approved VALUE' sends it.")
+    assert "(in 1 d 23 h)" in shown.why[1] or "(in 2 d 0 h)" in shown.why[1]
+
+
+async def test_the_critical_path_follows_what_led_to_each_step(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(fulfil(order=7))
+    await penstock.run_pending()
+    shown = await detail(penstock, workflow_id)
+    after = {step.key: step.after for step in shown.steps}
+    assert after["charge"] == ""
+    assert after["rate"] == "charge"
+    assert after["gather/reserve"] == after["gather/reserve#2"] == "rate"
+    slower = after["approved"]
+    assert slower in {"gather/reserve", "gather/reserve#2"}
+    assert shown.critical_path == ("charge", "rate", slower, "approved")
+    critical = {step.key for step in shown.steps if step.critical}
+    assert critical == {"charge", "rate", slower, "approved"}
+
+
+@workflow(name="board.branches")
+async def branches(ctx: WorkflowContext) -> None:
+    async def branch(number: int) -> None:
+        await ctx.run(charge(order=number))
+        await ctx.run(reserve(item=number))
+
+    await ctx.gather(branch(1), branch(2))
+
+
+async def test_a_step_follows_the_end_in_its_own_branch(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(branches())
+    await penstock.run_pending()
+    shown = await detail(penstock, workflow_id)
+    after = {step.key: step.after for step in shown.steps}
+    for key, cause in after.items():
+        if key.endswith("/reserve"):
+            assert cause == key.removesuffix("reserve") + "charge"
+    assert len(after) == 4
+
+
+async def test_an_ended_workflow_and_a_failed_step(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(fulfil(order=-1))
+    await penstock.run_pending()
+    await penstock.advance(DAY)
+    await penstock.run_pending()
+    shown = await detail(penstock, workflow_id)
+    [step] = shown.steps
+    assert (step.state, step.attempts) == ("failed", 2)
+    assert step.error == "builtins.ValueError: no such order"
+    assert shown.workflow.state in {"retrying", "dead"}
+
+
+async def test_lists_by_state_function_and_how_long_they_wait(penstock: Bench) -> None:
+    workflows, dispatch = penstock.client.workflows, penstock.client.dispatch
+    first = await dispatch(patient())
+    await penstock.run_pending()
+    await penstock.advance(DAY)
+    second = await dispatch(patient())
+    ended = await dispatch(brief())
+    await dispatch(charge(order=1))
+    await penstock.run_pending()
+
+    assert [view.id for view in await workflows.list()] == [ended, second, first]
+    suspended = await workflows.list(state=State.SUSPENDED)
+    assert [view.id for view in suspended] == [second, first]
+    assert [view.id for view in await workflows.list(function="board.brief")] == [ended]
+    late = await workflows.list(waiting_longer=timedelta(hours=1))
+    assert [view.id for view in late] == [first]
+    assert not late.cut_off
+    everyone = await workflows.list(waiting_longer=timedelta(0))
+    assert [view.id for view in everyone] == [first, second]
+    assert len(await workflows.list(waiting_longer=timedelta(0), limit=1)) == 1
+    assert not len(await workflows.list(waiting_longer=DAY / 2, function="board.brief"))
+    await workflows.signal(first, "go", "on")
+    await penstock.run_pending()
+    assert not len(await workflows.list(waiting_longer=timedelta(hours=1)))
+    assert workflow_row(await workflows.get(first)).waits_for == ""
+
+
+async def test_a_workflow_dispatched_by_name_is_one_from_the_start(penstock: Bench) -> None:
+    named = NamedWorkflow("board.brief", queue="workflows")
+    workflow_id = await penstock.client.dispatch(named())
+    shown = await detail(penstock, workflow_id)
+    assert shown.workflow.state == "waiting"
+    assert "It waits for a worker of queue workflows" in shown.why[0]
+    await penstock.run_pending()
+    shown = await detail(penstock, workflow_id)
+    assert (shown.workflow.state, shown.result) == ("completed", "at once")
+    assert "it waits for nothing" in shown.why[0]
+
+
+async def test_a_job_is_no_workflow(penstock: Bench) -> None:
+    job_id = await penstock.client.dispatch(charge(order=1))
+    with pytest.raises(JobRefused, match="is no workflow"):
+        await penstock.client.workflows.get(job_id)
+
+
+async def test_a_blocked_workflow_is_listed_with_the_reason(
+    penstock: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow_id = await penstock.client.dispatch(patient())
+    await penstock.run_pending()
+
+    async def changed(ctx: WorkflowContext) -> str:
+        return await ctx.wait_signal("stop", str)
+
+    monkeypatch.setattr(patient, "function", changed)
+    await penstock.client.workflows.signal(workflow_id, "go", "on")
+    await penstock.run_pending()
+    [blocked] = await penstock.client.workflows.list(blocked=True)
+    row = workflow_row(blocked)
+    assert (row.id, row.state) == (workflow_id, "blocked")
+    assert "the code does not call it" in row.blocked
+    why = (await detail(penstock, workflow_id)).why
+    assert "It is blocked" in why[0]
+    assert msgspec.json.encode(await detail(penstock, workflow_id))
