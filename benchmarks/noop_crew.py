@@ -6,8 +6,8 @@ import multiprocessing
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from penstock.bus.nats import NatsBus
 from penstock.config import Settings

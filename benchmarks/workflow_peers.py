@@ -31,8 +31,11 @@ def peers(
     """
     for name in names:
         engine, _, database = name.partition("-")
-        yield name, lambda engine=engine, database=database: _measure(  # type: ignore[misc]
-            engine, database, cache, scale
+        yield (
+            name,
+            lambda engine=engine, database=database: _measure(  # type: ignore[misc]
+                engine, database, cache, scale
+            ),
         )
 
 

@@ -204,9 +204,8 @@ async def timers(one: Crew, count: int) -> dict[str, Any]:
     spare_seconds = due - time.time()
     await one.stored(stored + 5 * count)
     last_seconds = time.time() - due
-    late = []
-    for job_id in ids[:: max(count // 500, 1)]:
-        late.append(float((await one.client.job(job_id)).result))
+    sample = ids[:: max(count // 500, 1)]
+    late = [float((await one.client.job(job_id)).result) for job_id in sample]
     return {
         "suspended_before_seconds": round(spare_seconds, 1),
         "late_p50_seconds": round(statistics.median(late), 2),

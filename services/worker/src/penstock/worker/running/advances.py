@@ -36,9 +36,9 @@ from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.known_workflows import KnownWorkflows, from_advances
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
+from penstock.worker.running.recent_workflows import RecentWorkflows, from_advances
 
 log = logging.getLogger("penstock.worker")
 
@@ -53,7 +53,7 @@ class Advances:
     Args:
         loop: the worker's, which everything that talks to the broker is handed to.
         dispatcher: encodes the calls of steps.
-        known: workflows whose history need not be read.
+        recent: workflows whose history need not be read.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Advances:
         joblog: JobLog,
         dispatcher: Dispatcher,
         loop: asyncio.AbstractEventLoop,
-        known: KnownWorkflows,
+        recent: RecentWorkflows,
     ) -> None:
         self._bus, self._joblog, self._dispatcher, self._loop = bus, joblog, dispatcher, loop
-        self._known = known
+        self._recent = recent
 
     def run(self, job: ClaimedJob) -> Any:
         """What the workflow returned, else :class:`Suspended` or :class:`Blocked`.
@@ -74,7 +74,7 @@ class Advances:
             Cancelled: it was cancelled, or is another worker's now; and what the workflow raises.
         """
         around = WorkerSurroundings(self._bus, self._joblog, self._dispatcher, self._loop, job)
-        workflow_memo = around.begin(self._known.take(job))
+        workflow_memo = around.begin(self._recent.take(job))
         try:
             outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
         except Diverged as difference:
@@ -118,13 +118,13 @@ class WorkerSurroundings:
         event = self._dispatcher.prepare(command.call, step_id, terms=Terms(step=command.name))
         return event.payload
 
-    def begin(self, known: JobRecord | None) -> WorkflowMemo:
+    def begin(self, record: JobRecord | None) -> WorkflowMemo:
         """What was recorded; reads how its open steps have ended so far. Call it first.
 
         Args:
-            known: the job by its events; None where they are to be read.
+            record: the job by its events; None where they are to be read.
         """
-        self.record = known or self._in_loop(self._read)
+        self.record = record or self._in_loop(self._read)
         workflow_memo = self.record.workflow or memo.EMPTY
         steps = memo.open_steps(workflow_memo).values()
         jobs = [step for step in steps if step.kind == "job"]

@@ -21,8 +21,8 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.workflows.coded import memo
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.known_workflows import KnownWorkflows
 from penstock.worker.running.outcome import Outcome, Suspended
+from penstock.worker.running.recent_workflows import RecentWorkflows
 
 log = logging.getLogger("penstock.worker")
 
@@ -35,8 +35,8 @@ _MAX_PAYLOAD_BYTES = 2_000
 class Suspensions:
     """Stores them, and dispatches the steps that they schedule."""
 
-    def __init__(self, bus: Bus, joblog: JobLog, sender: Sender, known: KnownWorkflows) -> None:
-        self._bus, self._joblog, self._sender, self._known = bus, joblog, sender, known
+    def __init__(self, bus: Bus, joblog: JobLog, sender: Sender, recent: RecentWorkflows) -> None:
+        self._bus, self._joblog, self._sender, self._recent = bus, joblog, sender, recent
 
     def event(self, job: ClaimedJob, outcome: Outcome) -> WorkflowAdvanced | WorkflowBlocked:
         """What is recorded of an advance that did not end its workflow."""
@@ -75,7 +75,7 @@ class Suspensions:
         except BusError:
             return False
         record = lifecycle.evolve(outcome.verdict.record, event, sequence)
-        self._known.keep(record)
+        self._recent.keep(record)
         await self.dispatch_steps(job, event)
         try:
             await self._joblog.follow_up(record, job.trace)

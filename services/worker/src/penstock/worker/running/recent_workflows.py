@@ -19,7 +19,7 @@ _ENTRY_BYTES = 500
 """Roughly those of an entry of a memo, without its values."""
 
 
-class KnownWorkflows:
+class RecentWorkflows:
     """The last that were suspended here. Used in the jobs' threads and in the worker's loop.
 
     Nothing of it is believed unless the workflow started at the event that it was left with.
