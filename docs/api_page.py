@@ -24,6 +24,7 @@ from penstock.jobs.batches.client import OpenBatch
 from penstock.jobs.reading.job_list import JobList
 from penstock.jobs.running.context import JobBatch, JobCheckpoint
 from penstock.jobs.schedules.schedule import Schedule
+from penstock.jobs.workflows.definitions import StoredDefinition
 from penstock.jobs.workflows.graph_record import GraphRecord
 from penstock.testing.assertions import Assertions
 from penstock.testing.memory.bus import MemoryBus
@@ -46,6 +47,7 @@ BESIDE: dict[str, tuple[type, ...]] = {
     "jobs": (JobList,),
     "batches": (OpenBatch, BatchRecord),
     "graphs": (GraphRecord,),
+    "definitions": (StoredDefinition,),
     "schedules": (Schedule,),
 }
 """What the verbs of a client's attribute give."""

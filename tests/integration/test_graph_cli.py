@@ -48,7 +48,7 @@ async def test_a_failed_chain_is_shown_listed_and_goes_on(stage: Stage, shell: S
     chain = await stage.client.graphs.chain(calls, title="pair", graph_id="pair")
     await stage.client.graphs.wait(chain, WITHIN)
     shown = await shell.asked_json("graph", "show", chain)
-    assert [step["state"] for step in shown["steps"]] == ["dead", ""]
+    assert [step["state"] for step in shown["steps"]] == ["dead", "blocked"]
     assert shown["steps"][1]["after"] == ["1 break_once"]
     [listed] = await shell.asked_json("graph", "ls", "--state", "failed")
     assert (listed["id"], listed["title"], listed["step_count"]) == (chain, "pair", 2)
@@ -69,3 +69,47 @@ async def test_a_failed_chain_is_shown_listed_and_goes_on(stage: Stage, shell: S
 
 async def test_a_graph_that_is_not_there(stage: Stage, shell: Shell) -> None:
     assert "no graph of id 'none'" in await shell.asked("graph", "show", "none", code=1)
+
+
+DEFINITION = f"""
+name = "nightly"
+required = ["number"]
+queue = "{QUEUE}"
+on_failure = "stop"
+
+[[steps]]
+name = "big"
+function = "{break_once.name}"
+takes = {{ number = "context.number" }}
+when = "context.number > 10"
+
+[[steps]]
+name = "any"
+function = "{break_once.name}"
+takes = {{ number = "context.number" }}
+needs = ["big"]
+"""
+
+
+async def test_a_definition_is_stored_run_and_shown(
+    stage: Stage, shell: Shell, tmp_path: Path
+) -> None:
+    await stage.at_work()
+    TRIED.append(7)
+    file = tmp_path / "nightly.toml"
+    file.write_text(DEFINITION)
+    assert "is stored" in await shell.asked("workflow", "define", str(file))
+    [listed] = await shell.asked_json("workflow", "definitions")
+    assert (listed["name"], listed["version"], listed["required"]) == ("nightly", 1, ["number"])
+    run = ("workflow", "run", "nightly", "--id", "first")
+    assert "has completed" in await shell.asked(*run, "--arg", "number=7")
+    shown = await shell.asked_json("graph", "show", "first")
+    assert [(step["name"], step["state"]) for step in shown["steps"]] == [
+        ("big", "skipped"),
+        ("any", "completed"),
+    ]
+    assert shown["steps"][0]["when"] == "context.number > 10"
+    stored = await shell.asked_json("workflow", "definition", "nightly")
+    assert stored["steps"][0]["when"] == {"gt": [{"ref": ["context", "number"]}, 10]}
+    assert "no longer defined" in await shell.asked("workflow", "undefine", "nightly")
+    assert await shell.asked_json("workflow", "definitions") == []

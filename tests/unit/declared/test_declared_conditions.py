@@ -147,6 +147,25 @@ CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "in",
+        "None",
+        "a b",
+        "\N{MATHEMATICAL BOLD CAPITAL A}",
+        "\N{LATIN SMALL LIGATURE FI}",
+        "größe",
+        "'",
+        "",
+        "x-y",
+    ],
+)
+def test_a_key_that_is_no_plain_word_stands_in_brackets(key: str) -> None:
+    condition = Condition(exists=("results", "step", key))
+    assert parse_condition(written(condition)) == condition
+
+
 @given(CONDITIONS)
 def test_text_and_data_say_the_same(condition: Condition) -> None:
     assert parse_condition(written(condition)) == condition

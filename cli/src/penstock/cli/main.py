@@ -27,7 +27,7 @@ COMMANDS = {
     "dead": Lazy("jobs.dead", "Dead letters: list, retry, delete.", LOOK),
     "batch": Lazy("jobs.batch", "Batches of jobs: watch, cancel, retry.", LOOK),
     "graph": Lazy("jobs.graph", "Chains and graphs: show, continue, cancel.", LOOK),
-    "workflow": Lazy("jobs.workflow", "Coded workflows: run, show, why, signal.", LOOK),
+    "workflow": Lazy("jobs.workflow", "Workflows: run, show, why, signal, define.", LOOK),
     "recover": Lazy("jobs.recover", "Stuck jobs: show and recover.", LOOK),
     "reload": Lazy("scaling.reload", "New job code: import it, replace workers.", LOOK),
     "queue": Lazy("jobs.queue", "Queues: depth, running, delayed, age.", LOOK),

@@ -125,12 +125,22 @@ class GraphStarted(GraphEvent, frozen=True, kw_only=True, tag=True):
     """A graph or chain was accepted; each step's job is dispatched when its turn comes.
 
     Attributes:
-        steps: in an order in which none needs a later one.
+        steps: in an order in which none needs a later one; compensations come last.
+        on_failure: whether other steps begin after one has failed.
+        context: values that its steps share, by key, as MessagePack.
+        definition: name of the stored definition that it was made from; empty for none.
+        version: of that definition.
+        digest: of that definition.
     """
 
     steps: tuple[GraphStep, ...]
     title: str = ""
     callbacks: Callbacks = Callbacks()
+    on_failure: OnFailure = "stop"
+    context: bytes = b""
+    definition: str = ""
+    version: Int64 = 0
+    digest: str = ""
 
     def __post_init__(self) -> None:
         _check_steps(self.steps)
@@ -192,6 +202,11 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
     slots: dict[Int64, Int64] | None = None
     again: tuple[Int64, ...] = ()
     counted_to: Int64 = 0
+    on_failure: OnFailure = "stop"
+    context: bytes = b""
+    definition: str = ""
+    version: Int64 = 0
+    digest: str = ""
 
     def __post_init__(self) -> None:
         _check_steps(self.steps)

@@ -41,10 +41,10 @@ from penstock.jobs.retry import Backoff
 from penstock.jobs.running.context import Context
 from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
-from penstock.jobs.workflows.client import Step
 from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow, workflow
 from penstock.jobs.workflows.graph_order import BadGraph
+from penstock.jobs.workflows.steps import Step
 from penstock.jobs.workflows.workflow_view import WorkflowView
 
 __all__ = [

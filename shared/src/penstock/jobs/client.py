@@ -37,6 +37,7 @@ from penstock.jobs.reading.client import Jobs
 from penstock.jobs.reading.handed_on import HandedOnReader
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
+from penstock.jobs.workflows.definitions import Definitions
 from penstock.jobs.workflows.instances import Workflows
 from penstock.runtime.local_broker import awaited, reachable
 from penstock.runtime.tasks import within
@@ -74,6 +75,7 @@ class Client:
         batches: jobs that are counted together.
         graphs: chains, and jobs that wait for each other.
         workflows: coded workflows that were dispatched.
+        definitions: declared workflows, stored under a name; their instances are graphs.
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
         jobs: lists of jobs, and what they wrote.
@@ -102,6 +104,7 @@ class Client:
         self.dead = DeadLetters(bus, subjects, source, self._requeuer)
         self.batches = Batches(bus, subjects, self.dispatcher, self.retry)
         self.graphs = Graphs(bus, subjects, self.dispatcher)
+        self.definitions = Definitions(bus, subjects, self.dispatcher)
         self.workflows = Workflows(bus, subjects, self._log, self.job, self.cancel)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
         self.jobs = Jobs(bus, subjects, self._log, factory.ring, self._handed_on)

@@ -22,6 +22,7 @@ from penstock.jobs.queues.pauses import QueuePauses
 from penstock.jobs.reading.client import Jobs
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
+from penstock.jobs.workflows.definitions import Definitions
 from penstock.jobs.workflows.instances import Workflows
 
 P = ParamSpec("P")
@@ -134,6 +135,16 @@ class SyncWorkflows(Blocking):
     cancel = blocking(Workflows.cancel)
 
 
+class SyncDefinitions(Blocking):
+    """See :class:`Definitions`."""
+
+    define = blocking(Definitions.define)
+    get = blocking(Definitions.get)
+    all = blocking(Definitions.all)
+    remove = blocking(Definitions.remove)
+    run = blocking(Definitions.run)
+
+
 class SyncGraphs(Blocking):
     """See :class:`Graphs`."""
 
@@ -217,6 +228,7 @@ class SyncClient(Blocking):
     Attributes:
         batches: jobs that are counted together.
         graphs: chains, and jobs that wait for each other.
+        definitions: declared workflows, stored under a name; their instances are graphs.
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
         bulk: operations on many jobs.
@@ -252,6 +264,7 @@ class SyncClient(Blocking):
         super().__init__(client, self.call)
         self.batches = SyncBatches(client.batches, self.call)
         self.graphs = SyncGraphs(client.graphs, self.call)
+        self.definitions = SyncDefinitions(client.definitions, self.call)
         self.workflows = SyncWorkflows(client.workflows, self.call)
         self.schedules = SyncSchedules(client.schedules, self.call)
         self.dead = SyncDeadLetters(client.dead, self.call)

@@ -23,6 +23,7 @@ from penstock.events.graph import (
     GraphStarted,
     GraphStep,
 )
+from penstock.events.graph import Rule as StepRule
 from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobDispatched, JobRevived
 from penstock.jobs import derived_ids
 from penstock.jobs.batches import batch_record
@@ -154,26 +155,41 @@ def check_graph(
 def _out_of_order(
     steps: Sequence[GraphStep], history: History, jobs: Mapping[int, History]
 ) -> Iterator[tuple[int, str]]:
+    is_plain = all(map(_is_plain, steps))
+    has_passed, passed = (_completed, "completed") if is_plain else (_ended, "ended")
     for index, events in jobs.items():
         if index >= len(steps):
             yield events[0][0], f"step {index} was dispatched, the graph has {len(steps)} steps"
             continue
         begins = [n for n, event in events if isinstance(event, JobDispatched | JobRevived)]
         for number, need in product(begins, steps[index].needs):
-            if not _completed(jobs.get(need, []), number):
+            if not has_passed(jobs.get(need, []), number):
                 needed = steps[need].name
                 yield (
                     number,
-                    f"step {steps[index].name!r} was dispatched before {needed!r} had completed",
+                    f"step {steps[index].name!r} was dispatched before {needed!r} had {passed}",
                 )
     for number in [n for n, event in history if isinstance(event, GraphCompleted)]:
         missing = [
             repr(step.name)
             for index, step in enumerate(steps)
-            if not _completed(jobs.get(index, []), number)
+            if not has_passed(jobs.get(index, []), number)
         ]
         if missing:
             yield number, f"it completed without {', '.join(missing[:5])}"
+
+
+def _is_plain(step: GraphStep) -> bool:
+    """Whether a step runs when all before it have completed, and in no other case."""
+    conditions = (step.when, step.join, step.compensates)
+    is_usual = step.rule is StepRule.NONE_FAILED and not step.may_fail
+    return is_usual and conditions == (None, None, None)
+
+
+def _ended(history: History, at: int) -> bool:
+    """Whether the job does not live just before sequence ``at``; one that was skipped never did."""
+    last = [type(event) for number, event in history if number < at and type(event) in _STANDS]
+    return not last or _STANDS[last[-1]] != "pending"
 
 
 def graph_ends(history: History) -> tuple[End, ...]:

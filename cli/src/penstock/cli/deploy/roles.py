@@ -207,6 +207,7 @@ ROLES: dict[str, Role] = {
             "events.queue.*.*",
             "state.pause.*",
             "state.schedule.*",
+            "state.definition.*",
             "state.hold.*",
             "state.host.*",
             *(f"events.pool.*.{event}" for event in ("PoolHeld", "PoolReleased")),

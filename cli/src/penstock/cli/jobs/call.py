@@ -69,6 +69,18 @@ def _named(
     return kind(function, queue=queue)(**{name: read_value(text) for name, text in texts.items()})
 
 
+def read_values(arguments: Iterable[str]) -> dict[str, Any]:
+    """Values by name: JSON, or text where that is no JSON.
+
+    Args:
+        arguments: each NAME=VALUE.
+
+    Raises:
+        Refused: one is not NAME=VALUE.
+    """
+    return {name: read_value(text) for name, text in map(_split, arguments)}
+
+
 CHANGES = click.option(
     "--arg", "-a", "changes", multiple=True, metavar="NAME=VALUE", help="Replace an argument."
 )
@@ -135,7 +147,7 @@ def _fit(kind: JobType[Any, Any], texts: dict[str, str]) -> Call:
 def _split(argument: str) -> tuple[str, str]:
     name, equals, text = argument.partition("=")
     if not equals or not name.isidentifier():
-        raise Refused(f"--arg: found {argument!r}, expected NAME=VALUE such as table=orders")
+        raise Refused(f"found {argument!r}, expected NAME=VALUE such as table=orders")
     return name, text
 
 

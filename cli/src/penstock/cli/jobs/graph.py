@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
@@ -16,24 +17,45 @@ from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import Name
 from penstock.cli.session import Session
 from penstock.config import Settings
+from penstock.events.condition import Condition
+from penstock.events.graph import Rule
 from penstock.jobs.client import Client
 from penstock.jobs.derived_ids import step_id
 from penstock.jobs.errors import NotFound
+from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.workflows.declared import text
+from penstock.jobs.workflows.declared.planning import renamed
+from penstock.jobs.workflows.declared.progress import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
+from penstock.jobs.workflows.graph_states import step_states
 from penstock.views import wording
 from penstock.views.workflow_list import newest
 
 GRAPH_ID = Name("graph", "id")
 _AT_ONCE = 50
+_WITHOUT_JOB = {
+    StepState.SKIPPED: "skipped",
+    StepState.BLOCKED: "blocked",
+    StepState.COMPLETED: "completed",
+    StepState.FAILED: "failed",
+}
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One step; ``state`` is that of its job, empty before it is dispatched."""
+    """One step of a graph.
+
+    Attributes:
+        state: of its job; empty before that is dispatched. Without a job ``skipped``, ``blocked``
+            (a step before it failed), or ``completed`` of a join.
+        when: the condition that it runs by; empty for none.
+    """
 
     name: str
     job_id: str
     state: str
     after: tuple[str, ...]
+    rule: str = Rule.NONE_FAILED
+    when: str = ""
 
 
 class GraphRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +94,20 @@ COLUMNS = (
     Column("started", lambda row: wording.clock(row.started_at)),
     Column("note", lambda row: row.reason, rank=3, sentence=True),
 )
+
+
+def _runs(row: StepRow) -> str:
+    """When a step runs, other than after all others."""
+    rule = "" if row.rule == Rule.NONE_FAILED else f"after {row.rule}"
+    return ", ".join(filter(None, [rule, row.when and f"when {row.when}"]))
+
+
 STEP_COLUMNS = (
     Column("step", lambda row: row.name),
     Column("state", lambda row: row.state or "not yet"),
     Column("job", lambda row: row.job_id),
     Column("after", lambda row: ", ".join(row.after), rank=2, sentence=True),
+    Column("runs", _runs, rank=3, sentence=True),
 )
 
 
@@ -135,23 +166,32 @@ def show(session: Session, id: str) -> None:
 async def _steps(client: Client, record: GraphRecord) -> tuple[StepRow, ...]:
     names = [step.name for step in record.steps]
     ids = [step_id(record.id, position) for position in range(len(names))]
-    states = await bounded.gather(partial(_state, client), ids, _AT_ONCE)
+    records = await bounded.gather(partial(_job, client), ids, _AT_ONCE)
+    jobs = {position: job for position, job in enumerate(records) if job is not None}
+    states = step_states(record, jobs)
     return tuple(
         StepRow(
             name=step.name,
-            job_id=ids[position],
-            state=states[position],
+            job_id="" if step.join else ids[position],
+            state=jobs[position].state if position in jobs else _WITHOUT_JOB.get(state, ""),
             after=tuple(names[need] for need in step.needs),
+            rule=step.rule,
+            when=_named(step.when, names) if step.when else "",
         )
-        for position, step in enumerate(record.steps)
+        for position, (step, state) in enumerate(zip(record.steps, states, strict=True))
     )
 
 
-async def _state(client: Client, job_id: str) -> str:
+def _named(condition: Condition, names: Sequence[str]) -> str:
+    """The condition as text, with the names of steps in place of their positions."""
+    return text.written(renamed(condition, lambda position: names[int(position)]))
+
+
+async def _job(client: Client, job_id: str) -> JobRecord | None:
     try:
-        return (await client.job(job_id)).state
+        return (await client.job(job_id)).record
     except NotFound:
-        return ""
+        return None
 
 
 @graph.command(example="penstock graph cancel nightly --reason 'wrong day'")

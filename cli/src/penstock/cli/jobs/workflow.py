@@ -1,4 +1,4 @@
-"""`penstock workflow`: coded workflows: run them, list, show, send signals, cancel."""
+"""`penstock workflow`: run, list, show and cancel workflows, send them signals, define them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
+from penstock.cli.jobs import definition
 from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
 from penstock.cli.jobs.workflow_text import COLUMNS, description
 from penstock.cli.output import note, write_json, write_line, write_rows
@@ -18,6 +19,7 @@ from penstock.cli.session import Session
 from penstock.config.topology import PRIORITIES
 from penstock.events.envelope import utc_now
 from penstock.jobs.client import Client
+from penstock.jobs.errors import UnknownJob
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.workflow_view import WorkflowView
 from penstock.views.workflow_board import BLOCKED, workflow_detail, workflow_row
@@ -27,7 +29,7 @@ WORKFLOW_ID = JOB_ID
 
 @click.group(cls=Group, example="penstock workflow ls --waiting-longer 1d")
 def workflow() -> None:
-    """Run, list, show and cancel coded workflows, and send them signals."""
+    """Run, list, show and cancel coded workflows, send them signals; define declared ones."""
 
 
 @workflow.command(example="penstock workflow run shop.fulfil --arg order=7 --timeout 10m")
@@ -55,12 +57,24 @@ def run(
     timeout: float | None,
     **options: Any,
 ) -> None:
-    """Dispatch a workflow and wait for its end; exit code 1 unless it completed."""
-    call = (
-        make_named_workflow(function, options["queue"], arguments)
-        if by_name
-        else make_call(session.settings(), function, arguments)
-    )
+    """Dispatch a workflow and wait for its end; exit code 1 unless it completed.
+
+    FUNCTION is that of a coded workflow, or the name of a stored definition, whose graph is run
+    with the arguments as its context.
+    """
+    try:
+        call = (
+            make_named_workflow(function, options["queue"], arguments)
+            if by_name
+            else make_call(session.settings(), function, arguments)
+        )
+    except UnknownJob:
+        graph_id = options["job_id"] or ""
+        if not definition.run_definition(
+            session, function, arguments, graph_id, no_wait=no_wait, timeout=timeout
+        ):
+            raise
+        return
     if call.job.kind != "workflow":
         raise Refused(f"{function} is a job, no workflow; use 'penstock job submit'")
     terms = {name: value for name, value in options.items() if value is not None}
@@ -190,6 +204,10 @@ def cancel(session: Session, id: str, reason: str) -> None:
         raise Failed(f"workflow {view.id} had already ended: it is {view.state}")
     if not session.as_json:
         write_line(f"workflow {view.id} is cancelled; its steps are cancelled next")
+
+
+for _command in definition.COMMANDS:
+    workflow.add_command(_command)
 
 
 def _on_workflow(

@@ -38,7 +38,6 @@ from penstock.worker.running.context import RunContext, RunServices
 from penstock.worker.running.ending import Ending
 from penstock.worker.running.job_limits import JobLimits
 from penstock.worker.running.job_metrics import JobMetrics
-from penstock.worker.running.recent_workflows import RecentWorkflows
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
@@ -65,6 +64,7 @@ class WorkerParts:
     lost_jobs: LostJobs
     running: RunningJobs
     runner: JobRunner
+    advances: Advances
     output: JobOutput
     gates: Gates
     exclusive: Exclusive | None
@@ -126,8 +126,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
     output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
-    recent = RecentWorkflows()
-    advances = Advances(bus, claims.joblog, services.client.dispatcher, services.loop, recent)
+    advances = Advances(bus, claims.joblog, services.client.dispatcher, services.loop)
     functions = Functions(partial(RunContext, services), pool_gates, output, advances)
     runner: JobRunner
     if slots == 1:
@@ -144,7 +143,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     in_flight = InFlightJobs(claims, runner, changed)
 
     # --- recording and ending
-    suspensions = Suspensions(bus, claims.joblog, services.client.dispatcher.sender, recent)
+    suspensions = Suspensions(bus, claims.joblog, services.client.dispatcher.sender)
     recorder = Recorder(bus, claims, jobs.max_payload_bytes, suspensions)
     reporter = Reporter(
         bus,
@@ -188,6 +187,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         lost_jobs=lost_jobs,
         running=running,
         runner=runner,
+        advances=advances,
         output=output,
         gates=pool_gates,
         exclusive=exclusively(bus, assignment, in_flight, state),

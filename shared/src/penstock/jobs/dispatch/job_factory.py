@@ -21,6 +21,7 @@ from penstock.jobs.errors import BadTime, JobRefused, PayloadTooLarge, UnknownJo
 from penstock.jobs.job_type import Call, JobType, NamedJob
 from penstock.jobs.payloads import encryption, payload
 from penstock.jobs.payloads.encryption import KeyRing
+from penstock.jobs.retry import Backoff
 
 log = logging.getLogger("penstock.jobs")
 
@@ -43,6 +44,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         sealed: encrypt the arguments although the job does not ask for it.
         takes: parameters left open, with the job whose result each is given.
         step: name of the step of a graph that the job is.
+        tries: attempts allowed; 0: as the function declares.
+        timeout_seconds: of an attempt; 0: as the function declares.
+        backoff: between attempts; None: as the function declares.
     """
 
     queue: str = ""
@@ -55,6 +59,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bool = False
     takes: dict[str, str] = {}
     step: str = ""
+    tries: int = 0
+    timeout_seconds: float = payload.UNLIMITED
+    backoff: Backoff | None = None
 
 
 class JobFactory:
@@ -155,7 +162,7 @@ class JobFactory:
             function=job_type.name,
             payload=body,
             tags=tags,
-            tries=job_type.tries,
+            tries=terms.tries or job_type.tries,
             due_at=terms.due_at,
             expires_at=terms.expires_at,
             kind=job_type.kind,
@@ -173,9 +180,11 @@ class JobFactory:
             queue=queue,
             arguments=msgspec.Raw(call.arguments),
             dispatched_at=time.time(),
-            tries=job_type.tries,
-            timeout_seconds=job_type.timeout_seconds or payload.UNLIMITED,
-            backoff=job_type.retries.backoff,
+            tries=terms.tries or job_type.tries,
+            timeout_seconds=(
+                terms.timeout_seconds or job_type.timeout_seconds or payload.UNLIMITED
+            ),
+            backoff=terms.backoff or job_type.retries.backoff,
             tags=tags,
             expires_at=expires_at.timestamp() if expires_at else payload.UNLIMITED,
             masked=job_type.masked + self._masked,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from datetime import timedelta
+from typing import Any
 
 import msgspec
 
 from penstock.bus.protocol import Bus
-from penstock.bus.protocol import PayloadTooLarge as MessageTooLarge
 from penstock.config.topology import Priority
 from penstock.events.envelope import new_id
 from penstock.events.graph import (
@@ -17,59 +16,26 @@ from penstock.events.graph import (
     MAX_STEPS,
     GraphEvent,
     GraphReopened,
-    GraphStarted,
-    GraphStep,
     GraphStopping,
+    OnFailure,
 )
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids, job_view
 from penstock.jobs.batches.callbacks import encode_callbacks
-from penstock.jobs.dispatch import workflow_spans
-from penstock.jobs.dispatch.awaiting import Awaiting, split
+from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
-from penstock.jobs.dispatch.job_factory import Terms, due_at
-from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound, PayloadTooLarge
+from penstock.jobs.errors import JobRefused, NotFound
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
-from penstock.jobs.job_type import Call, JobType
+from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
-from penstock.jobs.registry import check_tags
-from penstock.jobs.workflows import graph_order
+from penstock.jobs.workflows.declared.definition import Definition
+from penstock.jobs.workflows.declared.validation import checked
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
-
-
-class Step(msgspec.Struct, frozen=True):
-    """A job in a graph.
-
-    Attributes:
-        call: what runs.
-        after: names of the steps that must have completed before.
-        takes: parameters left open by ``awaiting`` and the step whose result each is given; not
-            needed where one parameter is open and one step comes before.
-        queue: instead of the graph's and of the function's own.
-        priority: instead of the graph's, for queues that have priorities.
-        delay: seconds between when its turn comes and when its job may start.
-        tags: besides those of the graph and of the function.
-    """
-
-    call: Call | Awaiting
-    after: Sequence[str] = ()
-    takes: Mapping[str, str] = {}
-    queue: str = ""
-    priority: Priority | None = None
-    delay: float | timedelta = 0.0
-    tags: Sequence[str] = ()
-
-
-class _GraphTerms(NamedTuple):
-    """What the steps of one graph have in common."""
-
-    queue: str
-    priority: Priority
-    delay: float | timedelta
-    tags: tuple[str, ...]
+from penstock.jobs.workflows.starting import Starter
+from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared
 
 
 class Graphs:
@@ -83,6 +49,7 @@ class Graphs:
 
     def __init__(self, bus: Bus, subjects: Subjects, dispatcher: Dispatcher) -> None:
         self._bus, self._subjects, self._dispatcher = bus, subjects, dispatcher
+        self._starter = Starter(bus, subjects, dispatcher)
 
     async def chain(
         self,
@@ -118,7 +85,9 @@ class Graphs:
             await client.graphs.chain([extract(table="orders"), awaiting(load, "rows")])
         """
         links = [call if isinstance(call, Step) else Step(call) for call in calls]
-        functions = [link.call.job.name.rpartition(".")[2] for link in links]
+        if not all(link.call for link in links):
+            raise BadGraph("each link of a chain is a call; branches and joins stand in a graph")
+        functions = [link.call.job.name.rpartition(".")[2] for link in links if link.call]
         names = [f"{number} {function}" for number, function in enumerate(functions, 1)]
         steps = {
             name: msgspec.structs.replace(link, after=names[index - 1 : index] if index else ())
@@ -148,6 +117,8 @@ class Graphs:
         priority: Priority = "normal",
         delay: float | timedelta = 0.0,
         tags: Iterable[str] = (),
+        context: Mapping[str, Any] | None = None,
+        on_failure: OnFailure = "stop",
         then: Call | Awaiting | None = None,
         catch: Call | Awaiting | None = None,
         finally_: Call | Awaiting | None = None,
@@ -164,100 +135,38 @@ class Graphs:
             priority: of all steps, for queues that have priorities.
             delay: seconds until the first steps may start.
             tags: of all steps, besides the functions' own.
-            then: dispatched once when all steps have completed.
+            context: values that the steps share, by key; plain data.
+            on_failure: after a failed step no other begins (``stop``), or only those do not that
+                need it (``continue``).
+            then: dispatched once when all steps have completed, or were skipped.
             catch: dispatched once when a step has failed and no other runs.
             finally_: dispatched once in any case.
 
         Raises:
-            BadGraph: steps that need each other, with the path; or a step that does not exist.
+            BadGraph: steps that need each other, with the path; a step that does not exist, or can
+                never run; a condition that cannot be read.
             BadTime, BadName, JobRefused: a delay, a queue or a priority that cannot be.
             PayloadTooLarge: all calls together exceed the broker's largest message.
             AlreadyDispatched: a graph of this id exists.
         """
-        graph_id = derived_ids.check_owner_id("graph", graph_id) if graph_id else new_id()
-        event = GraphStarted(
-            graph_id=graph_id,
-            correlation_id=graph_id,
-            source=self._dispatcher.source,
-            steps=self._steps(
-                graph_id, steps, by_level, _GraphTerms(queue, priority, delay, tuple(tags))
-            ),
-            title=title[:200],
-            callbacks=encode_callbacks(self._dispatcher, graph_id, then, catch, finally_),
-        )
-        try:
-            with workflow_spans.dispatching("graph", graph_id, title):
-                stored = await event_log.append_if(self._bus, self._subjects, event, 0)
-            if stored is None:
-                raise AlreadyDispatched(f"a graph of id {graph_id!r} was dispatched before")
-        except MessageTooLarge as error:
-            raise PayloadTooLarge(
-                f"the calls of this graph together are too large: {error}"
-            ) from error
-        return graph_id
-
-    def _steps(
-        self, graph_id: str, steps: Mapping[str, Step], by_level: bool, terms: _GraphTerms
-    ) -> tuple[GraphStep, ...]:
         if not 1 <= len(steps) <= MAX_STEPS:
             raise BadGraph(f"a graph has 1 to {MAX_STEPS} steps, found {len(steps)}")
-        takes = {name: _takes(name, step) for name, step in steps.items()}
-        needs = {
-            name: list(dict.fromkeys([*step.after, *takes[name].values()]))
-            for name, step in steps.items()
-        }
-        ordered = [name for group in graph_order.levels(needs) for name in group]
-        index = {name: number for number, name in enumerate(ordered)}
-        _check_results_are_stored(steps, takes)
-        sealed = self._sealed(ordered, steps, takes)
-        if by_level:
-            needs = graph_order.by_level(needs)
-        return tuple(
-            GraphStep(
-                name=name,
-                payload=self._encoded(
-                    derived_ids.step_id(graph_id, index[name]),
-                    steps[name],
-                    terms,
-                    Terms(
-                        step=name,
-                        sealed=name in sealed,
-                        takes={
-                            parameter: derived_ids.step_id(graph_id, index[other])
-                            for parameter, other in takes[name].items()
-                        },
-                    ),
-                ),
-                delay_seconds=_delay_seconds(steps[name], terms, is_first=not needs[name]),
-                needs=tuple(index[other] for other in needs[name]),
-                takes={parameter: index[other] for parameter, other in takes[name].items()},
-            )
-            for name in ordered
+        graph_id = derived_ids.check_owner_id("graph", graph_id) if graph_id else new_id()
+        definition = Definition(
+            name=title or "graph",
+            steps=tuple(declared(steps, by_level, delay)),
+            context=dict(context or {}),
+            on_failure=on_failure,
         )
-
-    def _sealed(
-        self,
-        ordered: Sequence[str],
-        steps: Mapping[str, Step],
-        takes: Mapping[str, Mapping[str, str]],
-    ) -> set[str]:
-        """The steps whose arguments are encrypted: also those that take such a step's result."""
-        sealed: set[str] = set()
-        for name in ordered:
-            call = split(steps[name].call, MAX_STEPS)[0]
-            if self._dispatcher.factory.seals(call) or sealed.intersection(takes[name].values()):
-                sealed.add(name)
-        return sealed
-
-    def _encoded(self, job_id: str, step: Step, common: _GraphTerms, terms: Terms) -> bytes:
-        call = split(step.call, MAX_STEPS)[0]
-        terms = msgspec.structs.replace(
-            terms,
-            priority=step.priority or common.priority,
-            tags=check_tags((*common.tags, *step.tags)),
+        callbacks = encode_callbacks(self._dispatcher, graph_id, then, catch, finally_)
+        return await self._starter.start(
+            graph_id,
+            checked(definition, max_bytes=None),
+            calls_of(steps),
+            CommonTerms(queue, priority, delay, tuple(tags)),
+            callbacks,
+            title,
         )
-        queue = step.queue or common.queue
-        return self._dispatcher.prepare(call, job_id, queue, terms).payload
 
     # --- reading and changing ---------------------------------------------------------------------
     async def show(self, graph_id: str) -> GraphRecord:
@@ -318,7 +227,7 @@ class Graphs:
         ones; callbacks follow anew at its next end.
 
         Raises:
-            JobRefused: it has not ended, or it completed.
+            JobRefused: it has not ended, or it completed; or what had completed was undone.
         """
         record = await self.show(graph_id)
         if record.state not in (GraphState.FAILED, GraphState.CANCELLED):
@@ -330,6 +239,10 @@ class Graphs:
                 f"graph {graph_id} ended before what the event log still holds: the results of its "
                 "steps were removed; start it anew"
             )
+        if await self._is_undone(record):
+            raise JobRefused(
+                f"graph {graph_id} failed, and steps that had completed were undone; start it anew"
+            )
         event = GraphReopened(
             graph_id=graph_id,
             correlation_id=graph_id,
@@ -340,45 +253,16 @@ class Graphs:
             raise JobRefused(f"graph {graph_id} changed meanwhile; look at it and try again")
         return await self.show(graph_id)
 
+    async def _is_undone(self, record: GraphRecord) -> bool:
+        """Whether a step's compensation was dispatched."""
+        stream = self._subjects.events_stream
+        for index, step in enumerate(record.steps):
+            if step.compensates is not None:
+                job_id = derived_ids.step_id(record.id, index)
+                if await self._bus.last(stream, self._subjects.job(job_id)) is not None:
+                    return True
+        return False
+
     async def _append_if(self, event: GraphEvent, record: GraphRecord) -> bool:
         stored = await event_log.append_if(self._bus, self._subjects, event, record.sequence)
         return stored is not None
-
-
-def _delay_seconds(step: Step, common: _GraphTerms, *, is_first: bool) -> float:
-    """Raises BadTime."""
-    at = datetime.now(UTC)
-    delays = [step.delay, common.delay if is_first else 0.0]
-    due = [due_at(delay, None, at) or at for delay in delays]
-    return sum((moment - at).total_seconds() for moment in due)
-
-
-def _check_results_are_stored(
-    steps: Mapping[str, Step], takes: Mapping[str, Mapping[str, str]]
-) -> None:
-    """Raises BadGraph: a step takes the result of one whose function stores none."""
-    for name, taken in takes.items():
-        for other in taken.values():
-            function = split(steps[other].call, MAX_STEPS)[0].job
-            if isinstance(function, JobType) and not function.store_result:
-                raise BadGraph(
-                    f"step {name!r} takes the result of step {other!r}, and {function.name} stores "
-                    "none (store_result=False)"
-                )
-
-
-def _takes(name: str, step: Step) -> dict[str, str]:
-    """The step that each open parameter is taken from. Raises BadGraph."""
-    _, open_parameters = split(step.call, MAX_STEPS)
-    takes = dict(step.takes)
-    missing = [parameter for parameter in open_parameters if parameter not in takes]
-    if len(missing) == 1 and len(step.after) == 1:
-        takes[missing[0]] = step.after[0]
-    elif missing:
-        raise BadGraph(
-            f"step {name!r}: parameter {missing[0]!r} is left open and takes no step's result; "
-            "name the step in takes"
-        )
-    if wrong := [parameter for parameter in takes if parameter not in open_parameters]:
-        raise BadGraph(f"step {name!r} takes {wrong[0]!r}, which awaiting(...) did not leave open")
-    return takes

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.events.batch import Callbacks
+from penstock.events.brief import brief, brief_fields
 from penstock.events.graph import (
     GraphCancelled,
     GraphCarried,
@@ -19,6 +20,7 @@ from penstock.events.graph import (
     GraphStarted,
     GraphStep,
     GraphStopping,
+    OnFailure,
 )
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
@@ -27,6 +29,7 @@ from penstock.jobs.event_store.event_sourcing import (
     shared_fields,
     values,
 )
+from penstock.jobs.workflows.declared.progress import Plan
 
 
 class GraphState(StrEnum):
@@ -64,6 +67,7 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
         failed_job: the job of that step.
         round: how often it was reopened.
         is_shortened: its first events have left the log.
+        on_failure, context, definition, version, digest: as in its start.
     """
 
     id: str
@@ -80,6 +84,14 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     failed_job: str = ""
     round: int = 0
     is_shortened: bool = False
+    on_failure: OnFailure = "stop"
+    context: bytes = b""
+    definition: str = ""
+    version: int = 0
+    digest: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 _CARRIED = shared_fields(GraphRecord, GraphCarried)
@@ -136,7 +148,22 @@ def _started(event: GraphStarted, sequence: int) -> GraphRecord:
         title=event.title,
         callbacks=event.callbacks,
         started_at=event.at,
+        on_failure=event.on_failure,
+        context=event.context,
+        definition=event.definition,
+        version=event.version,
+        digest=event.digest,
     )
+
+
+def plan_of(record: GraphRecord) -> Plan:
+    """What its steps wait for.
+
+    Raises:
+        ValueError: its context cannot be read.
+    """
+    context = msgspec.msgpack.decode(record.context, type=dict) if record.context else {}
+    return Plan(record.steps, record.on_failure, context)
 
 
 def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from penstock.events.batch import Counts
+from penstock.events.condition import Path
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.graph import (
     GraphCancelled,
@@ -22,18 +24,21 @@ from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.derived_ids import step_id
 from penstock.jobs.workflows import graph_record
+from penstock.jobs.workflows.declared.progress import End, Outcomes, Progress, StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.orchestrator.core.instructions import (
     Append,
     CallBack,
     Cancel,
     Instruction,
+    ReadResults,
     Requeue,
     StartSteps,
 )
 from penstock.orchestrator.core.tally import SLOTS, may_follow
 
 _BAD = (Slot.FAILED, Slot.CANCELLED)
+_MAX_REASON_LENGTH = 2_000
 
 
 class GraphSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +68,9 @@ class Graph:
         self._slots: dict[int, Slot] = {}
         self._to_requeue: set[int] = set()
         self._dispatched: set[int] = set()
-        self._refused: tuple[int, str] | None = None
+        self._refused: dict[int, str] = {}
+        self._results: dict[int, Any] = {}
+        self._plan = graph_record.plan_of(record)
 
     @staticmethod
     def restored(snapshot: GraphSnapshot, source: str) -> Graph:
@@ -112,7 +119,7 @@ class Graph:
             self.record = msgspec.structs.replace(self.record, sequence=sequence)
         if isinstance(event, GraphReopened):
             self._to_requeue = {index for index, slot in self._slots.items() if slot in _BAD}
-            self._refused, self._dispatched = None, set()
+            self._refused, self._dispatched = {}, set()
 
     def see_job(self, index: int, event: str, sequence: int) -> None:
         """An event of the job of step ``index``, by name."""
@@ -128,63 +135,88 @@ class Graph:
 
     def refused(self, index: int, reason: str) -> None:
         """The job of this step cannot be dispatched at all."""
-        self._refused = index, reason
+        self._refused[index] = reason
+
+    def see_result(self, index: int, result: Any) -> None:
+        """The result of a completed step was read: plain data, or ``Unreadable``."""
+        self._results[index] = result
 
     # --- instructions out -------------------------------------------------------------------------
     def decide(self, now: datetime) -> Instruction | None:
         """What is to be done now, if anything."""
         if self.record.state.ended:
             return self._call_back()
-        running = [index for index, slot in self._slots.items() if slot is Slot.PENDING]
-        if self.record.state is GraphState.STOPPING:
-            if running:
-                names = tuple(step_id(self.record.id, index) for index in running)
-                return Cancel(names, f"graph {self.record.id}: {self.record.reason}"[:1000])
-            event = GraphCancelled(reason=self.record.reason, **self._about(now))
-            return Append(event, self.record.sequence)
-        if self._to_requeue and not self._refused:
+        is_stopping = self.record.state is GraphState.STOPPING
+        if is_stopping and (running := self._running()):
+            names = tuple(step_id(self.record.id, index) for index in running)
+            return Cancel(names, f"graph {self.record.id}: {self.record.reason}"[:1000])
+        if not is_stopping and self._to_requeue and not self._refused:
             return Requeue(tuple(sorted(self._to_requeue)))
-        if failure := self._failure():
-            return None if running else self._failed(*failure, now)
-        if ready := self._ready():
-            return StartSteps(tuple(ready))
-        if all(self._is_done(index) for index in range(len(self.record.steps))):
-            return Append(GraphCompleted(**self._about(now)), self.record.sequence)
-        return None
+        progress = self.progress()
+        if progress.unread and not is_stopping:
+            return ReadResults(progress.unread)
+        if progress.ready:
+            return StartSteps(progress.ready)
+        return None if progress.end is None else self._ended(progress.end, now)
 
-    def _is_done(self, index: int) -> bool:
-        return self._slots.get(index) is Slot.COMPLETED
+    def progress(self) -> Progress:
+        """How far it is, by what is known of its jobs."""
+        return self._plan.progress(
+            self._slots,
+            self._results,
+            self._dispatched,
+            self._refused,
+            is_cancelled=self.record.state in (GraphState.STOPPING, GraphState.CANCELLED),
+        )
 
-    def _ready(self) -> list[int]:
+    def needed(self, index: int, path: Path) -> set[int]:
+        """The steps whose results a parameter of a step may come from."""
+        return self._plan.needed(path, index, self.progress().states)
+
+    def value(self, index: int, path: Path) -> Any:
+        """The value of a parameter, once the results that are needed were read; or ``UNSET``.
+
+        Raises:
+            ConditionError: one of these results is not readable.
+        """
+        return self._plan.value(path, index, Outcomes(self.progress().states, self._results))
+
+    def unread(self, indices: Iterable[int]) -> list[int]:
+        """Those of these steps whose results were not read yet."""
+        return [index for index in indices if index not in self._results]
+
+    def lacks_result(self, index: int) -> bool:
+        """Whether a step has ended without a result: it was skipped, or has failed."""
+        is_step = index in range(len(self.record.steps))
+        return is_step and self._slots.get(index) is not Slot.COMPLETED
+
+    def _running(self) -> list[int]:
+        """Steps that are cancelled with the whole; one that undoes another is not."""
         return [
             index
-            for index, step in enumerate(self.record.steps)
-            if index not in self._slots
-            and index not in self._dispatched
-            and all(self._is_done(need) for need in step.needs)
+            for index, slot in self._slots.items()
+            if slot is Slot.PENDING and self.record.steps[index].compensates is None
         ]
 
-    def _failure(self) -> tuple[int, str] | None:
-        for index, slot in sorted(self._slots.items()):
-            if slot in _BAD and index not in self._to_requeue:
-                how = "failed" if slot is Slot.FAILED else "was cancelled"
-                return index, f"step {self.record.steps[index].name!r} {how}"
-        return self._refused
-
-    def _failed(self, index: int, reason: str, now: datetime) -> Append:
+    def _ended(self, end: End, now: datetime) -> Append:
+        about, sequence = self._about(now), self.record.sequence
+        if self.record.state is GraphState.STOPPING:
+            return Append(GraphCancelled(reason=self.record.reason, **about), sequence)
+        if not end.reason:
+            return Append(GraphCompleted(**about), sequence)
         event = GraphFailed(
-            step=self.record.steps[index].name,
-            job_id=step_id(self.record.id, index),
-            reason=reason,
-            **self._about(now),
+            step="" if end.step is None else self.record.steps[end.step].name,
+            job_id="" if end.step is None else step_id(self.record.id, end.step),
+            reason=end.reason[:_MAX_REASON_LENGTH],
+            **about,
         )
-        return Append(event, self.record.sequence)
+        return Append(event, sequence)
 
     def _call_back(self) -> CallBack:
         record, jobs = self.record, Counter(self._slots.values())
         success = {GraphState.COMPLETED: True, GraphState.FAILED: False}.get(record.state)
         counts = Counts(
-            pending=len(record.steps) - sum(jobs.values()) + jobs[Slot.PENDING],
+            pending=self._unfinished(),
             completed=jobs[Slot.COMPLETED],
             failed=jobs[Slot.FAILED],
             cancelled=jobs[Slot.CANCELLED],
@@ -198,6 +230,14 @@ class Graph:
             failed_job=record.failed_job,
         )
         return CallBack(record.callbacks, outcome, success, record.round)
+
+    def _unfinished(self) -> int:
+        """Steps that never began or did not end; not those that were skipped or have no job."""
+        if self.record.state is GraphState.COMPLETED:
+            return 0
+        ended = (StepState.COMPLETED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
+        states = zip(self.record.steps, self.progress().states, strict=True)
+        return sum(state not in ended for step, state in states if not step.join)
 
     def _about(self, now: datetime) -> dict[str, Any]:
         about = {"graph_id": self.record.id, "correlation_id": self.record.id}

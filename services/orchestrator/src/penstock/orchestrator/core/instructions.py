@@ -29,6 +29,12 @@ class StartSteps(msgspec.Struct, frozen=True):
     indices: tuple[int, ...]
 
 
+class ReadResults(msgspec.Struct, frozen=True):
+    """Read the results of these steps: conditions of others need them. Then decide once more."""
+
+    indices: tuple[int, ...]
+
+
 class Requeue(msgspec.Struct, frozen=True):
     """Requeue the jobs of these steps, as far as they are dead or cancelled."""
 
@@ -49,4 +55,4 @@ class CallBack(msgspec.Struct, frozen=True):
     round: int = 0
 
 
-Instruction = Append | Cancel | StartSteps | Requeue | CallBack
+Instruction = Append | Cancel | StartSteps | ReadResults | Requeue | CallBack

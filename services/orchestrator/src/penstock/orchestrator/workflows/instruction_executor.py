@@ -28,6 +28,8 @@ from penstock.jobs.errors import JobRefused, JobsError, NoResult
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_view import missing_result
+from penstock.jobs.payloads import encryption
+from penstock.jobs.workflows.declared.progress import Unreadable
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
@@ -35,6 +37,7 @@ from penstock.orchestrator.core.instructions import (
     CallBack,
     Cancel,
     Instruction,
+    ReadResults,
     Requeue,
     StartSteps,
 )
@@ -70,6 +73,8 @@ class InstructionExecutor:
             case StartSteps() if isinstance(workflow, Graph):
                 for index in step.indices:
                     await self._start(workflow, index)
+            case ReadResults() if isinstance(workflow, Graph):
+                await self._read_results(workflow, step.indices)
             case Requeue() if isinstance(workflow, Graph):
                 for index in step.indices:
                     await self._requeue(workflow, index)
@@ -114,7 +119,9 @@ class InstructionExecutor:
         handed = {
             parameter: msgspec.Raw(await self._result(graph.record.id, needed))
             for parameter, needed in step.takes.items()
+            if not graph.lacks_result(needed)
         }
+        handed |= await self._read(graph, index)
         return job_factory.from_payload(
             step.payload,
             job_id,
@@ -123,6 +130,35 @@ class InstructionExecutor:
             handed=handed,
             due_at=due_at(step.delay_seconds, None, broker_time(self._bus)),
         )
+
+    async def _read(self, graph: Graph, index: int) -> dict[str, msgspec.Raw]:
+        """Arguments that are parts of results, or of the context, as far as there are such values.
+
+        Raises:
+            ConditionError: a result that one of them comes from is not readable.
+        """
+        reads = graph.record.steps[index].reads
+        needed = set[int]().union(*(graph.needed(index, path) for path in reads.values()))
+        await self._read_results(graph, graph.unread(needed))
+        values = {parameter: graph.value(index, path) for parameter, path in reads.items()}
+        return {
+            parameter: msgspec.Raw(msgspec.msgpack.encode(value))
+            for parameter, value in values.items()
+            if value is not msgspec.UNSET
+        }
+
+    async def _read_results(self, graph: Graph, indices: Iterable[int]) -> None:
+        for index in indices:
+            try:
+                result = await self._result(graph.record.id, index)
+                plain = not encryption.is_sealed(result)
+                value = msgspec.msgpack.decode(result) if plain else Unreadable("it is encrypted")
+            except (JobsError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+                value = Unreadable(str(error))
+            if isinstance(value, Unreadable):
+                name = graph.record.steps[index].name
+                value = Unreadable(f"the result of step {name!r} cannot be read: {value.reason}")
+            graph.see_result(index, value)
 
     async def _requeue(self, graph: Graph, index: int) -> None:
         try:

@@ -32,7 +32,7 @@ from penstock.jobs.workflows import graph_record
 from penstock.jobs.workflows.graph_record import GraphState
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
-from penstock.orchestrator.core.instructions import Instruction
+from penstock.orchestrator.core.instructions import Instruction, ReadResults
 from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
@@ -321,7 +321,7 @@ class WorkflowTracker:
     async def settle(self, name: tuple[str, str]) -> None:
         """Takes the step that is due for one batch or graph, if one is. Raises BusError."""
         workflow = self.unfinished.get(name)
-        if workflow is None or (step := self._decided(name, workflow)) is None:
+        if workflow is None or (step := await self._due(name, workflow)) is None:
             return
         position, tried_at = self._tried.get(name, (0, 0.0))
         if position == workflow.position and time.monotonic() - tried_at < _ROUND_SECONDS:
@@ -337,6 +337,14 @@ class WorkflowTracker:
             self._tried.pop(name, None)
             with suppress(BusError):  # what is left of it would do no harm
                 await self._snapshots.forget(name)
+
+    async def _due(self, name: tuple[str, str], workflow: Workflow) -> Instruction | None:
+        """What is due, after the results were read that conditions need. Raises BusError."""
+        step = self._decided(name, workflow)
+        while isinstance(step, ReadResults):
+            await self._executor.execute(workflow, step)
+            step = self._decided(name, workflow)
+        return step
 
     def _decided(self, name: tuple[str, str], workflow: Workflow) -> Instruction | None:
         """The step that is due. A workflow whose events break the decision is given up."""

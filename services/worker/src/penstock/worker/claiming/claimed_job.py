@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from asyncio import Future
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from penstock.bus.protocol import Delivery
-from penstock.events.job import JobError, JobStarted
+from penstock.events.job import JobError
 from penstock.jobs.job_type import JobType
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff
@@ -74,17 +74,6 @@ class LiveRun(msgspec.Struct):
         return time.monotonic() - last if last else 0.0
 
 
-class Beginning(NamedTuple):
-    """The start of a job at the very event that its message was made from.
-
-    Attributes:
-        after: sequence of that event.
-    """
-
-    after: int
-    event: JobStarted
-
-
 class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
     """One claimed job. Changed in the worker's loop only; its thread reads it.
 
@@ -101,9 +90,10 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
         recorded_progress: the progress that its last JobProgressed holds.
         progress_due: running seconds from which on the next one may be stored.
         appending: a progress event or commit under way; the end waits for it.
+        settled: its message was made from an earlier event than the one that it was started after.
+        surroundings: of an advance, where it is a workflow.
         confirmed_at: when it was last looked up whether it still is this worker's; monotonic
             seconds.
-        beginning: of a workflow; None where its message was older than its last event.
         recorded_apart: the events of its end are stored one by one: the broker took no batch.
     """
 
@@ -128,8 +118,9 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
     progress_due: float = 0.0
     appending: Future[int] | None = None
     recorded_apart: bool = False
+    settled: bool = False
+    surroundings: Any = None
     confirmed_at: float = 0.0
-    beginning: Beginning | None = None
 
     @property
     def id(self) -> str:

@@ -29,7 +29,7 @@ from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.pauses import QueuePauses, Resumptions
 from penstock.jobs.running import worker_loss
 from penstock.runtime.workers.claims_file import Claimed
-from penstock.worker.claiming.claimed_job import Beginning, ClaimedJob
+from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.postponing import NO_EVENT, Postponer
 from penstock.worker.claiming.reading import Envelope, Reader, Refused, Rejected
@@ -133,8 +133,6 @@ class Claims:
         others: list[tuple[ClaimedJob, JobStarted, BusError]] = []
         for (job, event), answer in zip(starts, answers, strict=True):
             if isinstance(answer, int):
-                if job.kind.kind:
-                    job.beginning = Beginning(job.sequence, event)
                 job.token = job.sequence = answer
                 won.append(job)
             else:
@@ -286,6 +284,7 @@ class Claims:
                 if action is Action.RECOVER:
                     record = await self._recover(job, record)
                 job.sequence, job.most_beside = record.sequence, worker_loss.most_beside(record)
+                job.settled = True
                 if not await self._has_room(job, company):
                     return False
                 start = self._start(job, self._started(job))

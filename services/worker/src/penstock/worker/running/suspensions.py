@@ -18,25 +18,21 @@ from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
-from penstock.jobs.workflows.coded import memo
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.outcome import Outcome, Suspended
-from penstock.worker.running.recent_workflows import RecentWorkflows
 
 log = logging.getLogger("penstock.worker")
 
 BLOCKED_SECONDS = 60.0
 """A blocked workflow is offered again after it: other workers may have other code by then."""
-_MAX_PAYLOAD_BYTES = 2_000
-"""Of a call that is repeated in the event of each advance."""
 
 
 class Suspensions:
     """Stores them, and dispatches the steps that they schedule."""
 
-    def __init__(self, bus: Bus, joblog: JobLog, sender: Sender, recent: RecentWorkflows) -> None:
-        self._bus, self._joblog, self._sender, self._recent = bus, joblog, sender, recent
+    def __init__(self, bus: Bus, joblog: JobLog, sender: Sender) -> None:
+        self._bus, self._joblog, self._sender = bus, joblog, sender
 
     def event(self, job: ClaimedJob, outcome: Outcome) -> WorkflowAdvanced | WorkflowBlocked:
         """What is recorded of an advance that did not end its workflow."""
@@ -47,12 +43,10 @@ class Suspensions:
             "function": job.payload.function,
         }
         if isinstance(outcome.verdict, Suspended):
-            payload = job.delivery.body
             return WorkflowAdvanced(
-                payload=payload if len(payload) <= _MAX_PAYLOAD_BYTES else b"",
-                entries=1 + len((outcome.verdict.record.workflow or memo.EMPTY).entries),
                 number=outcome.verdict.number,
                 run_seconds=whole_micros(outcome.run_seconds),
+                inline_steps=outcome.verdict.inline_steps,
                 **msgspec.structs.asdict(outcome.verdict.suspension),
                 **about,
             )
@@ -75,7 +69,6 @@ class Suspensions:
         except BusError:
             return False
         record = lifecycle.evolve(outcome.verdict.record, event, sequence)
-        self._recent.keep(record)
         await self.dispatch_steps(job, event)
         try:
             await self._joblog.follow_up(record, job.trace)

@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -38,6 +38,11 @@ def case_name(step: str, case: str) -> str:
     return f"{step}/{case}"
 
 
+def undoing_name(step: str) -> str:
+    """Name of the step that undoes another."""
+    return f"undo {step}"
+
+
 def plan(definition: Definition) -> tuple[PlannedStep, ...]:
     """All steps, in an order in which none needs a later one; compensations come last.
 
@@ -51,8 +56,9 @@ def plan(definition: Definition) -> tuple[PlannedStep, ...]:
     levels = graph_order.levels({step.name: step.needs for step in spelled_out.values()})
     ordered = [spelled_out[name] for level in levels for name in level]
     positions = {step.name: position for position, step in enumerate(ordered)}
-    planned = [_planned(step, positions) for step in ordered]
-    return (*planned, *_compensations(ordered, positions))
+    joins = frozenset(step.name for step in ordered if step.join is not None)
+    planned = [_planned(step, positions, joins) for step in ordered]
+    return (*planned, *_compensations(ordered, positions, joins))
 
 
 class _Spelled(NamedTuple):
@@ -96,8 +102,9 @@ def _cases(step: DeclaredStep) -> Iterator[_Spelled]:
         yield _Spelled(case_name(step.name, case), step.needs, step.rule, when, call, None, step)
 
 
-def _planned(step: _Spelled, positions: Mapping[str, int]) -> PlannedStep:
+def _planned(step: _Spelled, positions: Mapping[str, int], joins: frozenset[str]) -> PlannedStep:
     terms, is_job = step.terms, step.join is None
+    takes, reads = _handed(step.call, positions, joins) if step.call else ({}, {})
     return PlannedStep(
         GraphStep(
             name=step.name,
@@ -106,7 +113,8 @@ def _planned(step: _Spelled, positions: Mapping[str, int]) -> PlannedStep:
             delay_seconds=terms.delay_seconds if is_job else 0.0,
             rule=step.rule,
             when=_positioned(step.when, positions) if step.when else None,
-            reads=_reads(step.call, positions) if step.call else {},
+            takes=takes,
+            reads=reads,
             sets=dict(terms.sets) if is_job else {},
             may_fail=terms.may_fail,
             join=step.join,
@@ -117,41 +125,72 @@ def _planned(step: _Spelled, positions: Mapping[str, int]) -> PlannedStep:
 
 
 def _compensations(
-    ordered: Sequence[_Spelled], positions: Mapping[str, int]
+    ordered: Sequence[_Spelled], positions: Mapping[str, int], joins: frozenset[str]
 ) -> Iterator[PlannedStep]:
     for step in ordered:
         call, is_case = step.terms.compensate, step.name != step.terms.name
         if call is not None and not is_case:
+            takes, reads = _handed(call, positions, joins)
             undoing = GraphStep(
-                name=f"undo {step.name}",
+                name=undoing_name(step.name),
                 payload=b"",
                 compensates=positions[step.name],
-                reads=_reads(call, positions),
+                takes=takes,
+                reads=reads,
             )
             yield PlannedStep(undoing, call, step.terms)
 
 
-def _reads(call: DeclaredCall, positions: Mapping[str, int]) -> dict[str, Path]:
-    return {parameter: _position(path, positions) for parameter, path in call.takes.items()}
+def _handed(
+    call: DeclaredCall, positions: Mapping[str, int], joins: frozenset[str]
+) -> tuple[dict[str, int], dict[str, Path]]:
+    """Whole results, which may be encrypted, and parts of results and of the context."""
+    takes: dict[str, int] = {}
+    reads: dict[str, Path] = {}
+    for parameter, path in call.takes.items():
+        if len(path) == 2 and path[0] == "results" and path[1] not in joins:
+            takes[parameter] = positions[str(path[1])]
+        else:
+            reads[parameter] = _position(path, positions)
+    return takes, reads
 
 
 def _position(path: Path, positions: Mapping[str, int]) -> Path:
-    """The path with the step's position in place of its name."""
-    root, name, *others = path
-    return (root, positions[str(name)], *others) if root == "results" else path
+    return _renamed_path(path, lambda name: positions[str(name)])
 
 
 def _positioned(condition: Condition, positions: Mapping[str, int]) -> Condition:
-    def operand(side: Operand) -> Operand:
-        return Reference(_position(side.ref, positions)) if isinstance(side, Reference) else side
+    return renamed(condition, lambda name: positions[str(name)])
 
-    name = condition.operator
+
+Rename = Callable[[str | int], str | int]
+
+
+def renamed(condition: Condition, rename: Rename) -> Condition:
+    """The condition with steps called otherwise.
+
+    Args:
+        condition: any.
+        rename: from a step's name to its position, or the other way.
+    """
+
+    def operand(side: Operand) -> Operand:
+        if isinstance(side, Reference):
+            return Reference(_renamed_path(side.ref, rename))
+        return side
+
+    operator = condition.operator
     if condition.exists is not None:
-        return Condition(exists=_position(condition.exists, positions))
+        return Condition(exists=_renamed_path(condition.exists, rename))
     if condition.negated is not None:
-        return Condition(negated=_positioned(condition.negated, positions))
+        return Condition(negated=renamed(condition.negated, rename))
     if condition.comparison is not None:
         left, right = condition.comparison
-        return msgspec.structs.replace(condition, **{name: (operand(left), operand(right))})
-    parts = tuple(_positioned(part, positions) for part in condition.parts)
-    return msgspec.structs.replace(condition, **{name: parts})
+        return msgspec.structs.replace(condition, **{operator: (operand(left), operand(right))})
+    parts = tuple(renamed(part, rename) for part in condition.parts)
+    return msgspec.structs.replace(condition, **{operator: parts})
+
+
+def _renamed_path(path: Path, rename: Rename) -> Path:
+    root, name, *others = path
+    return (root, rename(name), *others) if root == "results" else path

@@ -131,6 +131,7 @@ class Plan:
         slots: Mapping[int, Slot],
         results: Mapping[int, Any],
         dispatched: Iterable[int] = (),
+        refused: Mapping[int, str] | None = None,
         is_cancelled: bool = False,
     ) -> Progress:
         """What is due.
@@ -139,9 +140,11 @@ class Plan:
             slots: how jobs stand, by the positions of their steps.
             results: of completed steps, as far as they were read; or :class:`Unreadable`.
             dispatched: steps whose jobs exist, although ``slots`` does not know of them yet.
+            refused: why the jobs of steps cannot be dispatched, by their positions.
             is_cancelled: no step is to begin any more.
         """
-        return _Judging(self, slots, results, frozenset(dispatched)).progress(is_cancelled)
+        judging = _Judging(self, slots, results, frozenset(dispatched), refused or {})
+        return judging.progress(is_cancelled)
 
     def value(self, path: Path, position: int, outcomes: Outcomes) -> Any:
         """What a step's path leads to; ``UNSET`` where there is no such value.
@@ -152,7 +155,7 @@ class Plan:
         root, name, *rest = path
         if root == "context":
             return inside(self._in_context(str(name), position, outcomes), rest)
-        source = self._source(int(name), outcomes.states)
+        source = self.source(int(name), outcomes.states)
         return UNSET if source is None else inside(outcomes.result(source), rest)
 
     def needed(self, path: Path, position: int, states: Sequence[StepState]) -> set[int]:
@@ -161,7 +164,7 @@ class Plan:
         if root == "context":
             setters = self.setters(str(name), position)
             return {setter for setter in setters if states[setter] is StepState.COMPLETED}
-        source = self._source(int(name), states)
+        source = self.source(int(name), states)
         return set() if source is None else {source}
 
     def _in_context(self, key: str, position: int | None, outcomes: Outcomes) -> Any:
@@ -172,7 +175,7 @@ class Plan:
                 value = value if part is UNSET else part
         return value
 
-    def _source(self, position: int, states: Sequence[StepState]) -> int | None:
+    def source(self, position: int, states: Sequence[StepState]) -> int | None:
         """The step whose job's result is that of this step; None where there is none."""
         step = self.steps[position]
         if step.join is Join.ALL or states[position] is not StepState.COMPLETED:
@@ -180,7 +183,7 @@ class Plan:
         if step.join is None:
             return position
         chosen = (need for need in step.needs if states[need] is StepState.COMPLETED)
-        return next((self._source(need, states) for need in chosen), None)
+        return next((self.source(need, states) for need in chosen), None)
 
 
 class Outcomes(msgspec.Struct, frozen=True):
@@ -206,10 +209,12 @@ class _Judging:
         slots: Mapping[int, Slot],
         results: Mapping[int, Any],
         dispatched: frozenset[int],
+        refused: Mapping[int, str],
     ) -> None:
         self._plan, self._slots, self._results, self._dispatched = plan, slots, results, dispatched
         self._states: list[StepState] = []
         self._unread: set[int] = set()
+        self._refused = refused
         self._errors: dict[int, str] = {}
 
     def progress(self, is_cancelled: bool) -> Progress:
@@ -232,6 +237,8 @@ class _Judging:
     # --- one step ---------------------------------------------------------------------------------
     def _state(self, position: int) -> StepState:
         step = self._plan.steps[position]
+        if position in self._refused:
+            return StepState.FAILED
         if (slot := self._slots.get(position)) is not None and slot in _OF_SLOT:
             return _OF_SLOT[slot]
         if position in self._dispatched:
@@ -280,11 +287,13 @@ class _Judging:
 
     def _failed(self) -> int | None:
         failures = (StepState.FAILED, StepState.CANCELLED)
-        for position, step in enumerate(self._plan.steps):
-            has_failed = self._states[position] in failures
-            if has_failed and not step.may_fail and step.compensates is None:
-                return position
-        return None
+        failed = [
+            position
+            for position, step in enumerate(self._plan.steps)
+            if self._states[position] in failures and not step.may_fail and step.compensates is None
+        ]
+        refused = [position for position in failed if position in self._refused]
+        return next(iter((*refused, *failed)), None)
 
     def _blocked(self) -> int | None:
         """The last step that can no longer run, so that the way to it is the longest."""
@@ -305,6 +314,7 @@ class _Judging:
         if failed is None:
             return End(reason="steps that had completed were undone")
         reason = f"step {self._plan.steps[failed].name!r} {self._how(failed)}"
+        reason = self._refused.get(failed, reason)
         if path:
             reason += f"; can no longer run: {self._named(path)}"
         return End(failed, reason)

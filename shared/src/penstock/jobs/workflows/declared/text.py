@@ -7,6 +7,7 @@ constants, paths and ``exists(path)`` become data, anything else is refused. Pur
 from __future__ import annotations
 
 import ast
+import keyword
 from itertools import pairwise
 from typing import Any
 
@@ -104,8 +105,13 @@ def written(condition: Condition) -> str:
 def written_path(path: Path) -> str:
     """A path as text."""
     first, *others = path
-    return str(first) + "".join(
-        f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]" for key in others
+    return str(first) + "".join(f".{key}" if _is_word(key) else f"[{key!r}]" for key in others)
+
+
+def _is_word(key: str | int) -> bool:
+    """Whether a key reads the same after a dot; Python's parser changes some letters (NFKC)."""
+    return (
+        isinstance(key, str) and key.isascii() and key.isidentifier() and not keyword.iskeyword(key)
     )
 
 

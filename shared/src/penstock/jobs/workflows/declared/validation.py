@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from penstock.events.condition import Path
 from penstock.events.graph import MAX_STEPS, OnFailure, Rule
 from penstock.events.subjects import BadName, check_name
-from penstock.jobs.errors import JobRefused
 from penstock.jobs.registry import check_tags
 from penstock.jobs.workflows.declared.definition import (
     MAX_BYTES,
@@ -20,25 +19,35 @@ from penstock.jobs.workflows.declared.definition import (
     Definition,
     canonical,
 )
-from penstock.jobs.workflows.declared.planning import OTHERWISE, case_name
+from penstock.jobs.workflows.declared.planning import OTHERWISE, case_name, undoing_name
 from penstock.jobs.workflows.declared.text import written_path
+from penstock.jobs.workflows.graph_order import BadGraph
 
 _MOST_SHOWN = 20
 _MAX_DELAY_SECONDS = 366 * 86_400.0
 _NEEDS_ONE = (Rule.ANY_FAILED, Rule.ANY_SUCCESS)
 
 
-class BadDefinition(JobRefused):
+class BadDefinition(BadGraph):
     """A definition that cannot run: each line of the text names a step and what is wrong."""
 
 
-def checked(definition: Definition) -> Definition:
+def checked(definition: Definition, *, max_bytes: int | None = MAX_BYTES) -> Definition:
     """The definition, if each of its steps can run or be skipped.
+
+    Args:
+        definition: any.
+        max_bytes: of a stored one, encoded; None for any.
 
     Raises:
         BadDefinition: with all that is wrong, 20 lines at most.
     """
     try:
+        size = 0 if max_bytes is None else len(canonical(definition))
+        if max_bytes is not None and size > max_bytes:
+            raise BadDefinition(
+                f"{definition.name}: it has {size:,} bytes, a definition has at most {max_bytes:,}"
+            )
         problems = list(_problems(definition))
     except (TypeError, OverflowError, RecursionError) as error:
         raise BadDefinition(f"{definition.name}: it cannot be encoded: {error}") from None
@@ -50,14 +59,12 @@ def checked(definition: Definition) -> Definition:
 
 
 def _problems(definition: Definition) -> Iterator[str]:
-    if (size := len(canonical(definition))) > MAX_BYTES:
-        yield f"it has {size:,} bytes, a definition has at most {MAX_BYTES:,}"
-        return
     yield from _of_the_whole(definition)
     steps = {step.name: step for step in definition.steps}
     needs = {step.name: [name for name in step.needs if name in steps] for step in steps.values()}
     for step in definition.steps:
-        yield from (f"step {step.name!r} {problem}" for problem in _of_a_step(step, definition))
+        problems = _of_a_step(step, definition, steps.keys())
+        yield from (f"step {step.name!r} {problem}" for problem in problems)
     try:
         order = list(TopologicalSorter(needs).static_order())
     except CycleError as error:
@@ -106,7 +113,7 @@ def _all_names(step: DeclaredStep) -> Iterator[str]:
         if step.branch.otherwise is not None:
             yield case_name(step.name, OTHERWISE)
     if step.compensate is not None:
-        yield f"undo {step.name}"
+        yield undoing_name(step.name)
 
 
 def _of_terms(queue: str, tags: Iterable[str]) -> Iterator[str]:
@@ -118,8 +125,7 @@ def _of_terms(queue: str, tags: Iterable[str]) -> Iterator[str]:
         yield str(error)
 
 
-def _of_a_step(step: DeclaredStep, definition: Definition) -> Iterator[str]:
-    names = [other.name for other in definition.steps]
+def _of_a_step(step: DeclaredStep, definition: Definition, names: Collection[str]) -> Iterator[str]:
     for name in step.needs:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)

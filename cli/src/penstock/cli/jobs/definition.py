@@ -1,0 +1,199 @@
+"""`penstock workflow`: definitions of declared workflows, whose instances are graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from penstock.cli.command import Command
+from penstock.cli.errors import Failed, Refused
+from penstock.cli.jobs.call import load_modules, read_values
+from penstock.cli.output import Column, note, write_json, write_line, write_rows
+from penstock.cli.parameters import Name
+from penstock.cli.session import Session
+from penstock.events.subjects import BadName
+from penstock.jobs.client import Client
+from penstock.jobs.errors import NotFound
+from penstock.jobs.workflows.declared import reading
+from penstock.jobs.workflows.declared.definition import MAX_BYTES, Definition, digest
+from penstock.jobs.workflows.definitions import StoredDefinition, calls_of
+from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
+from penstock.views import wording
+
+NAME = Name("workflow")
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class DefinitionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One definition; ``defined_at`` is None of one that is not stored."""
+
+    name: str
+    version: int
+    digest: str
+    step_count: int
+    required: tuple[str, ...]
+    description: str
+    defined_at: datetime | None = None
+
+
+COLUMNS = (
+    Column("workflow", lambda row: row.name),
+    Column("version", lambda row: str(row.version), number=True),
+    Column("steps", lambda row: str(row.step_count), number=True),
+    Column("requires", lambda row: ", ".join(row.required), rank=2, sentence=True),
+    Column("defined", lambda row: wording.clock(row.defined_at) if row.defined_at else ""),
+    Column("note", lambda row: row.description, rank=3, sentence=True),
+)
+
+
+def _row(definition: Definition, defined_at: datetime | None = None) -> DefinitionRow:
+    return DefinitionRow(
+        name=definition.name,
+        version=definition.version,
+        digest=digest(definition),
+        step_count=len(definition.steps),
+        required=definition.required,
+        description=definition.description,
+        defined_at=defined_at,
+    )
+
+
+def _stored(record: StoredDefinition) -> DefinitionRow:
+    return _row(record.definition, record.defined_at)
+
+
+@click.command(cls=Command, example="penstock workflow check orders.toml")
+@click.argument("file", type=FILE)
+@click.pass_obj
+def check(session: Session, file: Path) -> None:
+    """Check a definition and its calls, without a broker.
+
+    FILE is TOML, or JSON if its name ends so. Functions of jobs.modules are checked with their
+    arguments; of others only that their queue is named.
+    """
+    definition = _read(file)
+    load_modules(session.settings())
+    calls_of(definition)
+    if session.as_json:
+        write_json(_row(definition))
+    else:
+        write_line(f"{_named(definition)}: {len(definition.steps)} steps, nothing is wrong")
+
+
+@click.command(cls=Command, example="penstock workflow define orders.toml")
+@click.argument("file", type=FILE)
+@click.pass_obj
+def define(session: Session, file: Path) -> None:
+    """Store a definition, or a new version of it; instances that run keep theirs."""
+    definition = _read(file)
+    record = session.with_client(lambda client: client.definitions.define(definition))
+    if session.as_json:
+        write_json(_stored(record))
+    else:
+        write_line(f"{_named(record.definition)} is stored, digest {record.digest}")
+
+
+@click.command(cls=Command, example="penstock workflow definitions --json")
+@click.pass_obj
+def definitions(session: Session) -> None:
+    """List the stored definitions."""
+    records = session.with_client(lambda client: client.definitions.all())
+    rows = [_stored(record) for record in records]
+    write_rows(session, rows, COLUMNS, "no workflow is defined; see 'workflow define --help'")
+
+
+@click.command(cls=Command, example="penstock workflow definition orders > orders.json")
+@click.argument("name", type=NAME)
+@click.pass_obj
+def definition(session: Session, name: str) -> None:
+    """Print a stored definition as JSON, as 'define' reads it."""
+    record = session.with_client(lambda client: client.definitions.get(name))
+    write_line(reading.to_json(record.definition).decode())
+
+
+@click.command(cls=Command, example="penstock workflow undefine orders")
+@click.argument("name", type=NAME)
+@click.pass_obj
+def undefine(session: Session, name: str) -> None:
+    """Remove a stored definition; instances that run go on."""
+    session.with_client(lambda client: client.definitions.remove(name))
+    if not session.as_json:
+        write_line(f"workflow {name} is no longer defined")
+
+
+COMMANDS = (check, define, definitions, definition, undefine)
+"""Beside those of coded workflows."""
+
+
+def run_definition(
+    session: Session,
+    name: str,
+    arguments: Iterable[str],
+    graph_id: str,
+    *,
+    no_wait: bool,
+    timeout: float | None,
+) -> bool:
+    """Runs a stored definition, and waits for the end of its graph.
+
+    Args:
+        session: of the command.
+        name: of the definition.
+        arguments: values of its context, each KEY=VALUE.
+        graph_id: a caller's own id; empty for a new one.
+        no_wait: return at once.
+        timeout: wait no longer than these seconds; None: for ever.
+
+    Returns:
+        Whether there is such a definition.
+
+    Raises:
+        Failed: the graph did not complete, or not in time.
+        BadDefinition: the context is not what the definition declares.
+    """
+    context = read_values(arguments)
+
+    async def request(client: Client) -> GraphRecord | None:
+        try:
+            stored = (await client.definitions.get(name)).definition
+        except (NotFound, BadName):
+            return None
+        started = await client.definitions.run(stored, context, graph_id=graph_id)
+        if no_wait:
+            return await client.graphs.show(started)
+        if not session.as_json:
+            note(f"graph {started}")
+        try:
+            return await client.graphs.wait(started, timeout)
+        except TimeoutError:
+            raise Failed(
+                f"graph {started} has not ended after {timeout:g} s; see 'penstock graph show "
+                f"{started}'"
+            ) from None
+
+    if (record := session.with_client(request)) is None:
+        return False
+    if session.as_json:
+        write_json({"id": record.id, "state": record.state, "reason": record.reason})
+    else:
+        write_line(record.id if no_wait else f"graph {record.id} has {record.state}")
+    if not no_wait and record.state is not GraphState.COMPLETED:
+        raise Failed(f"graph {record.id} {record.state}: {record.reason}")
+    return True
+
+
+def _named(definition: Definition) -> str:
+    return f"workflow {definition.name} version {definition.version}"
+
+
+def _read(file: Path) -> Definition:
+    """Raises Refused, BadDefinition."""
+    if file.stat().st_size > MAX_BYTES:
+        raise Refused(f"{file} is larger than {MAX_BYTES:,} bytes, the most of a definition")
+    document = file.read_bytes()
+    is_json = file.suffix.lower() == ".json"
+    return reading.from_json(document) if is_json else reading.from_toml(document)

@@ -1,0 +1,123 @@
+"""The definition of docs/declared-workflows.md runs as the page says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.jobs import job, registry
+from penstock.jobs.workflows.declared.reading import from_toml
+from penstock.jobs.workflows.definitions import calls_of
+from penstock.jobs.workflows.graph_record import GraphState
+from penstock.testing import Bench
+
+PAGES = Path(__file__).parents[3] / "docs"
+PAGE = (PAGES / "declared-workflows.md").read_text("utf-8")
+ORDERS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
+RAN: list[str] = []
+
+
+@job(name="shop.check", queue="orders")
+def check(order: dict[str, Any]) -> dict[str, Any]:
+    RAN.append("check")
+    return order
+
+
+@job(name="shop.review", queue="orders")
+def review(total: int) -> None:
+    RAN.append(f"review {total}")
+
+
+@job(name="shop.charge", queue="orders")
+def charge(total: int) -> dict[str, str]:
+    RAN.append(f"charge {total}")
+    return {"id": "p1"}
+
+
+@job(name="shop.send_invoice", queue="orders")
+def send_invoice() -> dict[str, str]:
+    RAN.append("invoice")
+    return {"id": "i1"}
+
+
+@job(name="shop.refund", queue="orders")
+def refund(payment: str) -> None:
+    RAN.append(f"refund {payment}")
+
+
+@job(name="shop.ship", queue="orders", tries=1)
+def ship(carrier: str) -> None:
+    RAN.append(f"ship by {carrier}")
+
+
+@job(name="shop.alarm", queue="orders")
+def alarm() -> None:
+    RAN.append("alarm")
+
+
+@pytest.fixture(autouse=True)
+def known() -> Iterator[None]:
+    RAN.clear()
+    kinds = {kind.name: kind for kind in (check, review, charge, send_invoice, refund, ship, alarm)}
+    registry.REGISTRY.update(kinds)
+    yield
+    for name in kinds:
+        registry.REGISTRY.pop(name, None)
+
+
+async def run(**order: Any) -> GraphState:
+    bench = Bench()
+    definition = from_toml(ORDERS)
+    await bench.client.definitions.define(definition)
+    graph = await bench.client.definitions.run("orders", {"order": order})
+    await bench.run_pending()
+    return (await bench.client.graphs.show(graph)).state
+
+
+async def test_a_small_order_is_not_reviewed() -> None:
+    assert await run(total=90, gateway="stripe") is GraphState.COMPLETED
+    assert RAN == ["check", "charge 90", "ship by post"]
+
+
+async def test_a_large_one_is_and_its_gateway_chooses_the_call() -> None:
+    await run(total=2_000, gateway="stripe")
+    assert RAN == ["check", "review 2000", "charge 2000", "ship by post"]
+    RAN.clear()
+    await run(total=2_000, gateway="invoice")
+    assert RAN == ["check", "invoice", "ship by post"]
+
+
+async def test_a_parcel_that_is_not_sent_is_paid_back() -> None:
+    bench = Bench()
+    with bench.failing(ship, ValueError("no carrier")):
+        graph = await bench.client.definitions.run(
+            from_toml(ORDERS), {"order": {"total": 90, "gateway": "stripe"}}
+        )
+        await bench.run_pending()
+    assert (await bench.client.graphs.show(graph)).state is GraphState.FAILED
+    assert RAN == ["check", "charge 90", "alarm", "refund p1"]
+
+
+def test_the_page_names_what_the_command_prints() -> None:
+    definition = from_toml(ORDERS)
+    assert f"version {definition.version}: {len(definition.steps)} steps, nothing is wrong" in PAGE
+    assert len(calls_of(definition)) == 7
+
+
+async def test_the_graph_of_the_page_about_jobs_is_accepted() -> None:
+    page = (PAGES / "jobs.md").read_text("utf-8").partition("### Conditions, branches and rules")[2]
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    names: dict[str, Any] = {}
+    functions = ["check", "review", "pay_stripe", "send_invoice", "refund", "ship", "page"]
+    source = "from penstock.jobs import Step, awaiting, job\n" + "".join(
+        f"@job(queue='q')\ndef {name}(order: int = 0, payment: object = None): ...\n"
+        for name in functions
+    )
+    indented = "".join(f"    {line}\n" for line in code.splitlines())
+    exec(f"{source}async def dispatch(client):\n{indented}", names)
+    bench = Bench()
+    await names["dispatch"](bench.client)
