@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,7 @@ def peers(
     """
     for name in names:
         engine, _, database = name.partition("-")
-        yield (
-            name,
-            lambda engine=engine, database=database: _measure(  # type: ignore[misc]
-                engine, database, cache, scale
-            ),
-        )
+        yield name, partial(_measure, engine, database, cache, scale)
 
 
 def _measure(engine: str, database: str, cache: Path, scale: float) -> dict[str, Any]:
