@@ -47,6 +47,46 @@ OVERVIEW_WORKERS = Row(
         ),
     ),
 )
+WORKFLOWS = Row(
+    "Coded workflows",
+    (
+        Panel(
+            "Unfinished, by state",
+            (
+                (
+                    "sum by (state) (max by (function, state) (penstock_workflow_unfinished))",
+                    "{{state}}",
+                ),
+            ),
+            width=8,
+            stacked=True,
+            about="Those of `blocked` wait for code that fits: `penstock workflow ls`.",
+        ),
+        Panel(
+            "Advances a second, by function",
+            (
+                (
+                    "max by (function) (rate(penstock_workflow_advances_total[5m]))",
+                    "{{function}}",
+                ),
+            ),
+            "ops",
+            width=8,
+        ),
+        Panel(
+            "From what they waited for to their next run, 95 % quantile",
+            (
+                (
+                    "histogram_quantile(0.95, sum by (function, le) "
+                    "(rate(penstock_workflow_resume_seconds_bucket[5m])))",
+                    "{{function}}",
+                ),
+            ),
+            "s",
+            width=8,
+        ),
+    ),
+)
 HOSTS = Row(
     "Hosts",
     (

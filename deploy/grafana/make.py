@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from installation import BROKER, HOSTS, OVERVIEW_WORKERS, WORKERS
+from installation import BROKER, HOSTS, OVERVIEW_WORKERS, WORKERS, WORKFLOWS
 from panel import GOOD, POOL, Panel, Row
 from pools import LINE, POOL_DECISIONS, POOL_FUNCTIONS, POOL_JOBS, POOL_TIMES, PROMISE
 
@@ -24,7 +24,7 @@ ROW_UNITS = 24
 DECISIONS = "changes(penstock_decision_target_workers{" + POOL + "}[$__interval]) > 0"
 
 DASHBOARDS: Mapping[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
-    "overview": ("Penstock: overview", (PROMISE, LINE, OVERVIEW_WORKERS), ("pool",)),
+    "overview": ("Penstock: overview", (PROMISE, LINE, OVERVIEW_WORKERS, WORKFLOWS), ("pool",)),
     "pool": (
         "Penstock: a pool",
         (PROMISE, POOL_DECISIONS, POOL_TIMES, LINE, POOL_JOBS, POOL_FUNCTIONS),

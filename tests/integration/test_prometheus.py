@@ -35,6 +35,16 @@ sla_seconds = 20
 min_workers = 1
 max_workers = 2
 """
+WORKFLOW = """
+from penstock.jobs import workflow
+
+
+@workflow(queue="reports")
+async def nap(ctx):
+    await ctx.sleep(0.2)
+    await ctx.sleep(0.2)
+    await ctx.wait_signal("go", bool)
+"""
 STARTED = "penstock_jobs_started_total"
 DASHBOARDS = {path.stem: path for path in (DEPLOY / "grafana" / "dashboards").glob("*.json")}
 
@@ -52,7 +62,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("watched")
     ports = {name: free_port() for name in SERVICES}
     http = "\n".join(f"{name}_port = {port}" for name, port in ports.items())
-    (folder / "up_jobs.py").write_text(JOBS)
+    (folder / "up_jobs.py").write_text(JOBS + WORKFLOW)
     with Collector() as collector:
         telemetry = f'endpoint = "{collector.endpoint}"\nmetrics_seconds = 1'
         settings = f"{CONFIG}\n[http]\n{http}\n[telemetry]\n{telemetry}\n"
@@ -67,6 +77,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
                 submit(up, 3)  # a rate is the growth between two looks at a counter
                 long_enough = ("-a", f"folder={folder}", "-a", "seconds=0.5")  # to be measured
                 up.shell.json("job", "submit", "up_jobs.hold", *long_enough, "--wait")
+                up.shell.json("workflow", "run", "up_jobs.nap", "--no-wait")
                 yield Watched(up, prometheus, collector)
             finally:
                 prometheus.end()

@@ -19,7 +19,15 @@ _PUBLISHERS = {
     "metrics": ("pool", "queue", "snapshots", "jobs", "job", "function"),
     "decider": ("decider", "decision", "decisions", "commands"),
     "executor": ("host", "workers", "worker"),
-    "orchestrator": ("health", "broker", "stream", "dead_letters", "disk", "orchestrator"),
+    "orchestrator": (
+        "health",
+        "broker",
+        "stream",
+        "dead_letters",
+        "disk",
+        "orchestrator",
+        "workflow",
+    ),
 }
 
 
@@ -315,6 +323,22 @@ FOREIGN_SCHEDULES = _counter(
     "orchestrator.foreign_schedules",
     "{message}",
     "Schedules removed from the broker that belonged to no delayed job.",
+)
+WORKFLOWS = _gauge(
+    "workflow.unfinished",
+    "{workflow}",
+    "Coded workflows that were suspended and have not ended: `suspended` ones wait, `going-on` "
+    "ones were woken, the code of `blocked` ones does not fit what they recorded.",
+    "function",
+    "state",
+)
+WORKFLOW_ADVANCES = _counter(
+    "workflow.advances", "{advance}", "Runs of coded workflows that ended suspended.", "function"
+)
+WORKFLOW_RESUME = _histogram(
+    "workflow.resume",
+    "Time from what a coded workflow waited for to the start of its next run.",
+    "function",
 )
 HOOK_NOTICES = _counter(
     "orchestrator.hook_notices",

@@ -86,7 +86,9 @@ class Orchestrator:
             self._bus, running.settings, self._client, running.source, running.meters
         )
         self.workflows = WorkflowTracker(self._bus, self._subjects, self._client)
-        self.suspended = SuspendedWorkflows(self._bus, self._subjects, self._client, after_seconds)
+        self.suspended = SuspendedWorkflows(
+            self._bus, self._subjects, self._client, after_seconds, running.meters
+        )
         self._suspended_cursor = Cursor(self._bus, self._subjects, "workflows")
         self.ticker = Ticker(self._bus, self._subjects, running.source)
         self._timers = Timers(self._bus, self._subjects, running.pause)

@@ -26,6 +26,7 @@ from penstock.events.workflow import (
     ScheduledStep,
     SignalReceived,
     WorkflowAdvanced,
+    WorkflowBlocked,
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids, lifecycle
@@ -39,15 +40,17 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
+from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.tasks import within
+from penstock.telemetry.meters import Meters
 
 log = logging.getLogger("penstock.orchestrator")
 
 _ROUND_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
 _AT_ONCE = 100
-_SUSPENDING = (WorkflowAdvanced.__name__, JobCarried.__name__)
+_SUSPENDING = (WorkflowAdvanced.__name__, WorkflowBlocked.__name__, JobCarried.__name__)
 _ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
 _REQUEUED = "JobRevived"
 
@@ -58,6 +61,7 @@ class SuspendedWorkflows:
     Args:
         client: dispatches their steps; its source is that of their events.
         after_seconds: how long the worker that stored an advance may take to dispatch its steps.
+        meters: what is counted is counted there; None for nowhere.
 
     Attributes:
         position: sequence up to which the log was read.
@@ -65,8 +69,14 @@ class SuspendedWorkflows:
     """
 
     def __init__(
-        self, bus: Bus, subjects: Subjects, client: Client, after_seconds: float = 10.0
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        client: Client,
+        after_seconds: float = 10.0,
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = WorkflowMeters(meters or Meters(), bus.now)
         self._bus, self._subjects, self._client = bus, subjects, client
         self._log = JobLog(bus, subjects, client.dispatcher.source)
         self._cancelling = InstructionExecutor(bus, subjects, client)
@@ -142,8 +152,12 @@ class SuspendedWorkflows:
             if key not in self.unfinished:
                 advances = event.workflow.advances
                 self.unfinished[key] = SuspendedWorkflow(event.changed_by, advances, check_at)
+                self._meters.suspended(key, event.function)
                 self._compare_soon(key)
+        elif isinstance(event, WorkflowBlocked):
+            self._meters.blocked(key, event)
         elif isinstance(event, WorkflowAdvanced):
+            self._meters.advanced(key, event, stored.at)
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
             if not is_next or workflow.signals or event.cancelled:
@@ -171,8 +185,10 @@ class SuspendedWorkflows:
                 self._touch(step[0])
 
     def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
-        if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+        event = read_event(stored, JOB_EVENTS)
+        if isinstance(event, UnknownEvent):
             return
+        self._meters.ended(key, event, stored.at)
         workflow = self.unfinished[key]
         if name != "JobDead" and workflow.has_living_jobs:  # dead, it may be requeued
             workflow.is_over = True
@@ -241,6 +257,7 @@ class SuspendedWorkflows:
         record = lifecycle.fold(history)
         if record is None or record.state.ended:
             self.unfinished.pop(key, None)
+            self._meters.forget(key)
             return
         if record.state is not State.SUSPENDED or record.changed_by != workflow.sequence:
             workflow.checked(now, self._after_seconds)
@@ -253,6 +270,7 @@ class SuspendedWorkflows:
         if workflow.is_due:
             await self._wake(record, trace)
             workflow.is_woken = True
+            self._meters.woken(key, now)
 
     async def _wake(self, record: JobRecord, trace: Mapping[str, str]) -> None:
         await self._bus.append(queue_messages.ready(self._subjects, record, trace))

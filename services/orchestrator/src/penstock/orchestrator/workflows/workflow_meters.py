@@ -1,0 +1,108 @@
+"""What coded workflows do, by function, as the numbers that are scraped.
+
+Only what happens while this process runs is counted: it reads the log again from before its start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from sys import intern
+
+from penstock.events.envelope import Event
+from penstock.events.job import JobCompleted
+from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.telemetry import metrics
+from penstock.telemetry.meters import Meters, Reading
+
+_OTHER = "other"
+_MOST_FUNCTIONS = 1_000
+_BLOCKED_SECONDS = 120.0
+"""A workflow that is still blocked is recorded as such again, this much after its next offer."""
+
+
+class WorkflowMeters:
+    """Counts by the events that the orchestrator follows; read by other threads.
+
+    Args:
+        meters: of the service.
+        now: POSIX seconds by the broker's clock; what was stored before the first is not counted.
+    """
+
+    def __init__(self, meters: Meters, now: Callable[[], float]) -> None:
+        self._meters, self._since, self._now = meters, now(), now
+        self._names: set[str] = set()
+        self._functions: dict[str, str] = {}
+        self._woken: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+        self._blocked: dict[str, tuple[str, float]] = {}
+        meters.read(self)
+
+    def suspended(self, key: str, function: str) -> None:
+        """A workflow is suspended."""
+        self._functions[key] = self._bounded(function)
+
+    def advanced(self, key: str, event: WorkflowAdvanced, stored_at: datetime) -> None:
+        """An advance was stored."""
+        self._goes_on(key, stored_at.timestamp() - event.run_seconds)
+        self.suspended(key, event.function)
+        if stored_at.timestamp() >= self._since:
+            self._meters.count(metrics.WORKFLOW_ADVANCES, self._functions[key])
+        if event.due_at is not None:
+            self._due[key] = event.due_at.timestamp()
+
+    def blocked(self, key: str, event: WorkflowBlocked) -> None:
+        """The code of a workflow does not fit what it recorded."""
+        until = event.due_at.timestamp() + _BLOCKED_SECONDS
+        self._blocked[key] = self._bounded(event.function), until
+        self._woken.pop(key, None)
+
+    def woken(self, key: str, now: float) -> None:
+        """What a workflow waited for has come."""
+        self._woken.setdefault(key, now)
+
+    def ended(self, key: str, event: Event, stored_at: datetime) -> None:
+        """A workflow has ended."""
+        run_seconds = event.run_seconds if isinstance(event, JobCompleted) else 0.0
+        self._goes_on(key, stored_at.timestamp() - run_seconds)
+        self.forget(key)
+
+    def forget(self, key: str) -> None:
+        """A workflow has ended at a time that is not known."""
+        self._functions.pop(key, None)
+        self._woken.pop(key, None)
+        self._due.pop(key, None)
+        self._blocked.pop(key, None)
+
+    def _goes_on(self, key: str, started_at: float) -> None:
+        self._blocked.pop(key, None)
+        woken_at, due_at = self._woken.pop(key, None), self._due.pop(key, None)
+        if woken_at is None and due_at is not None and due_at <= started_at:
+            woken_at = due_at
+        if woken_at is not None and started_at >= self._since and key in self._functions:
+            seconds = max(0.0, started_at - woken_at)
+            self._meters.observe(metrics.WORKFLOW_RESUME, seconds, self._functions[key])
+
+    def _bounded(self, function: str) -> str:
+        if function not in self._names:
+            if len(self._names) >= _MOST_FUNCTIONS:
+                return _OTHER
+            self._names.add(intern(function))
+        return intern(function)
+
+    def __call__(self) -> Iterable[Reading]:
+        now = self._now()
+        blocked = {
+            key: function for key, (function, until) in self._blocked.copy().items() if until > now
+        }
+        live = self._functions.copy()
+        woken = self._woken.copy()
+        states = Counter((function, "blocked") for function in blocked.values())
+        for key, function in live.items():
+            if key not in blocked:
+                states[function, "going-on" if key in woken else "suspended"] += 1
+        for function in set(live.values()) | set(blocked.values()):
+            for state in ("suspended", "going-on", "blocked"):
+                count = states[function, state]
+                yield Reading(metrics.WORKFLOWS, count, (function, state))

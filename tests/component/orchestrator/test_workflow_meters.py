@@ -1,0 +1,149 @@
+"""The numbers of coded workflows: how many wait, go on or are blocked; how soon they go on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.events.job import JobCancelled, JobCompleted
+from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.jobs import Client, WorkflowContext, job, workflow
+from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
+from penstock.telemetry import metrics
+from penstock.telemetry.meters import Meters, Reading, Spread
+from penstock.testing import Bench
+
+START = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+class Counted:
+    """The numbers of a process that starts at START."""
+
+    def __init__(self) -> None:
+        self.meters, self.now = Meters(), START
+        self.workflows = WorkflowMeters(self.meters, lambda: self.now.timestamp())  # noqa: PLW0108 - the time moves
+
+    def advanced(self, at: float, *, key: str = "one", due: float | None = None) -> None:
+        event = WorkflowAdvanced(
+            job_id=key,
+            source="worker",
+            queue="workflows",
+            number=1,
+            now=after(at),
+            due_at=None if due is None else after(due),
+            run_seconds=0.5,
+            function="fulfil",
+        )
+        self.workflows.advanced(key, event, after(at))
+
+    def blocked(self, at: float, *, key: str = "one") -> None:
+        event = WorkflowBlocked(
+            job_id=key,
+            source="worker",
+            queue="workflows",
+            reason="other code",
+            due_at=after(at + 60),
+            function="fulfil",
+        )
+        self.workflows.blocked(key, event)
+
+    def states(self) -> dict[str, float]:
+        return states(self.meters)
+
+    def resumes(self) -> tuple[int, float]:
+        """How many runs followed on a wait, and their seconds in all."""
+        for sample in self.meters.samples():
+            if isinstance(sample, Spread) and sample.metric == metrics.WORKFLOW_RESUME:
+                return sum(sample.counts), sample.total
+        return 0, 0.0
+
+
+def states(meters: Meters) -> dict[str, float]:
+    return {
+        sample.labels[1]: sample.value
+        for sample in meters.samples()
+        if isinstance(sample, Reading) and sample.metric == metrics.WORKFLOWS and sample.value
+    }
+
+
+def test_a_workflow_that_is_woken_goes_on_and_waits_again() -> None:
+    counted = Counted()
+    counted.advanced(1)
+    counted.advanced(1, key="two")
+    assert counted.states() == {"suspended": 2}
+    counted.workflows.woken("one", after(10).timestamp())
+    assert counted.states() == {"suspended": 1, "going-on": 1}
+    counted.advanced(12.5)  # half a second of which it ran
+    assert counted.states() == {"suspended": 2}
+    assert counted.resumes() == (1, 2.0)
+
+
+def test_a_timer_counts_from_the_time_that_it_is_due() -> None:
+    counted = Counted()
+    counted.advanced(1, due=100)
+    counted.advanced(101.5)
+    assert counted.resumes() == (1, 1.0)
+    counted.advanced(105)  # by nothing that is known
+    assert counted.resumes() == (1, 1.0)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_an_ended_workflow_is_not_counted_any_more(is_done: bool) -> None:
+    counted = Counted()
+    counted.advanced(1)
+    counted.workflows.woken("one", after(10).timestamp())
+    about = {"job_id": "one", "source": "worker", "queue": "workflows"}
+    completed = JobCompleted(attempt=1, run_seconds=2.0, result=b"", **about)
+    end = completed if is_done else JobCancelled(job_id="one", source="cli", reason="")
+    counted.workflows.ended("one", end, after(14))
+    assert counted.states() == {}
+    assert counted.resumes() == (1, 2.0 if is_done else 4.0)
+
+
+def test_a_blocked_workflow_is_so_until_it_goes_on_or_is_not_offered_any_more() -> None:
+    counted = Counted()
+    counted.advanced(1)
+    counted.blocked(10)
+    counted.blocked(10, key="never advanced")
+    assert counted.states() == {"blocked": 2}
+    counted.advanced(80)
+    assert counted.states() == {"suspended": 1, "blocked": 1}
+    counted.now = after(200)
+    assert counted.states() == {"suspended": 1}
+
+
+def test_what_was_stored_before_the_start_is_not_counted() -> None:
+    counted = Counted()
+    counted.advanced(-10, due=-6)
+    counted.advanced(-5)
+    assert counted.states() == {"suspended": 1}
+    assert counted.resumes() == (0, 0.0)
+    assert [s for s in counted.meters.samples() if s.metric == metrics.WORKFLOW_ADVANCES] == []
+
+
+@job(name="counted.charge", queue="cards")
+def charge() -> None: ...
+
+
+@workflow(name="counted.fulfil")
+async def fulfil(ctx: WorkflowContext) -> None:
+    await ctx.run(charge())
+    await ctx.wait_signal("go", bool)
+
+
+async def test_an_orchestrator_counts_what_it_follows(penstock: Bench) -> None:
+    await penstock.client.dispatch(fulfil())
+    await penstock.run_pending()
+    meters = Meters()
+    bus = penstock.bus.client()
+    subjects = penstock.client.workflows._subjects
+    suspended = SuspendedWorkflows(bus, subjects, Client(bus), meters=meters)
+    for stored in await bus.history(subjects.events_stream, subjects.events("job"), start=1):
+        suspended.see(stored)
+    assert states(meters) == {"suspended": 1}

@@ -1,0 +1,78 @@
+"""`penstock workflow` as a shell calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration import orchestrating
+from tests.integration.crew import Crew
+from tests.integration.shell import Shell, shell_of
+from tests.integration.workflow_jobs import linger
+
+from penstock.jobs.lifecycle import State
+from penstock.runtime.children import Child
+
+WITHIN = 30.0
+WORKFLOWS = "tests.integration.workflow_jobs"
+MODULES = {"modules": ["tests.integration.sample_jobs", WORKFLOWS]}
+KNOWN = pytest.mark.parametrize("crew", [{"jobs": MODULES}], indirect=True)
+
+
+@pytest.fixture
+def orchestrator(crew: Crew) -> Iterator[Child]:
+    child = orchestrating.start(crew.settings)
+    yield child
+    child.end(10.0)
+
+
+@pytest.fixture
+def shell(crew: Crew, tmp_path: Path) -> Shell:
+    return shell_of(crew.settings, tmp_path)
+
+
+@KNOWN
+@pytest.mark.usefixtures("orchestrator")
+async def test_a_workflow_is_run_shown_explained_signalled_and_cancelled(
+    crew: Crew, shell: Shell
+) -> None:
+    crew.hire()
+    by_name = ("--by-name", "--queue", "work", "-a", "number=4")
+    ran = await shell.asked_json("workflow", "run", f"{WORKFLOWS}.brief", *by_name)
+    assert (ran["workflow"]["state"], ran["result"]) == ("completed", 8)
+    assert [step["key"] for step in ran["steps"]] == ["twice"]
+
+    workflow_id = await crew.client.dispatch(linger(number=1))
+    await crew.reached(workflow_id, State.SUSPENDED, WITHIN)
+    prefix = workflow_id[:-4]
+    text = await shell.asked("workflow", "show", prefix)
+    assert "└─ go" in text
+    assert "state      suspended" in text
+    why = await shell.asked("workflow", "why", prefix)
+    assert f"'penstock workflow signal {workflow_id} go VALUE' sends it." in why
+    assert f"penstock workflow show {workflow_id}" in await shell.asked("job", "show", prefix)
+    [row] = await shell.asked_json("workflow", "ls", "--waiting-longer", "0s")
+    assert (row["id"], row["waits_for"]) == (workflow_id, "signal go")
+    assert await shell.asked_json("workflow", "ls", "--waiting-longer", "1h") == []
+    assert await shell.asked_json("workflow", "ls", "--state", "blocked") == []
+    assert len(await shell.asked_json("workflow", "ls", "--function", linger.name)) == 1
+
+    for _ in range(2):
+        await shell.asked("workflow", "signal", prefix, "go", "5", "--id", "once")
+    await crew.reached(workflow_id, State.SUSPENDED, WITHIN)
+    assert "is cancelled" in await shell.asked("workflow", "cancel", prefix)
+    refused = await shell.asked("workflow", "signal", prefix, "go", code=1)
+    assert "takes no signal: it is cancelled" in refused
+    assert "had already ended" not in await shell.asked("workflow", "cancel", prefix)
+
+
+@KNOWN
+async def test_what_is_no_workflow_is_refused(crew: Crew, shell: Shell) -> None:
+    job = await crew.client.dispatch(linger(number=1), delay=3600)
+    assert "scheduled" in await shell.asked("workflow", "show", job)
+    missing = await shell.asked("workflow", "show", "nothing", code=1)
+    assert "no job has the id 'nothing'" in missing
+    submit = ("job", "submit", f"{WORKFLOWS}.double", "--by-name", "--queue", "work")
+    plain = await shell.asked_json(*submit, "-a", "number=1", "--delay", "1h")
+    assert "is no workflow" in await shell.asked("workflow", "why", plain["id"], code=1)
