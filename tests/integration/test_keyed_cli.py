@@ -85,6 +85,11 @@ VERBS: dict[str, tuple[str, ...]] = {
     "workflow why {workflow}": ALL,
     "workflow signal {workflow} go 2": DISPATCHING,
     "workflow cancel {workflow}": DISPATCHING,
+    "workflow check {definition}": ALL,
+    "workflow define {definition}": OPERATING,
+    "workflow definitions": OPERATING,
+    "workflow definition {role}": OPERATING,
+    "workflow undefine {role}": OPERATING,
     "recover": OPERATING,
     f"schedule add {{role}} '30 2 * * *' {JOBS}.note -a diary={{diary}} -a name=tick": OPERATING,
     "schedule ls": OPERATING,
@@ -171,8 +176,14 @@ async def _made(site: Site, folder: Path, role: str) -> dict[str, str]:
     diary, missing = str(folder / "diary"), str(folder / "missing")
     good, bad = note(diary, role), need(diary, role, missing)
     held = hold(diary, role, str(folder / GATE))
+    definition = folder / "definition.toml"
+    definition.write_text(
+        f'name = "{role}"\nversion = 1\n[[steps]]\nname = "only"\nfunction = "{JOBS}.note"\n'
+        'arguments = {diary = "", name = ""}\n'
+    )
     async with Client.connect(site.settings(OPERATOR)) as client:
-        ids = {"role": role, "diary": diary, "done": await client.dispatch(good)}
+        ids = {"role": role, "diary": diary, "definition": str(definition)}
+        ids["done"] = await client.dispatch(good)
         for name in ("dead", "dead_two", "dead_three"):
             ids[name] = await client.dispatch(bad)
         ids["late"] = await client.dispatch(good, delay=3600)

@@ -9,7 +9,7 @@ import pytest
 from tests.integration import orchestrating
 from tests.integration.crew import Crew
 from tests.integration.sample_jobs import QUEUE
-from tests.integration.workflow_jobs import approve, hurry, killed_between
+from tests.integration.workflow_jobs import approve, hurry, killed_between, killed_inside
 from tests.waiting import eventually
 
 from penstock.jobs import derived_ids
@@ -72,6 +72,17 @@ async def test_a_worker_killed_between_an_advance_and_its_steps(
     crew.hire()
     assert (await crew.ended(workflow_id, WITHIN)).result == 14
     assert sorted(crew.diary.told("double")) == ["3", "4"]
+
+
+@KNOWN
+async def test_a_worker_killed_inside_of_an_advance(crew: Crew, orchestrator: Start) -> None:
+    orchestrator()
+    crew.hire(), crew.hire()
+    workflow_id = await crew.client.dispatch(killed_inside(diary=crew.diary.path))
+    assert (await crew.ended(workflow_id, WITHIN)).result == 117
+    assert crew.diary.told("double") == ["5"]
+    assert crew.diary.told("rate") == ["recorded"]
+    assert crew.diary.told("inline") == ["killed"]
 
 
 @KNOWN

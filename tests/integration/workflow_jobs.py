@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from tests.integration.sample_jobs import QUEUE, hold, write
@@ -57,6 +58,21 @@ def doom_dispatch(diary: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     Suspensions.dispatch_steps = die  # type: ignore[method-assign,assignment]
+
+
+@workflow(queue=QUEUE)
+async def killed_inside(ctx: WorkflowContext, diary: str) -> int:
+    """Its worker is killed once, inside of a step, after another one was recorded."""
+    first = await ctx.run(double(diary, 5))
+    rate = await ctx.step("rate", rate_of, diary)
+    return int(first) + rate + await ctx.step("die", die_once, diary)
+
+
+def die_once(diary: str) -> int:
+    if "inline killed" not in Path(diary).read_text(encoding="utf-8"):
+        write(diary, "inline", "killed")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 100
 
 
 @workflow(queue=QUEUE)

@@ -31,6 +31,7 @@ from penstock.jobs import (
 )
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads import redaction
+from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.testing import Bench
 from penstock.worker.running.suspensions import Suspensions
@@ -240,6 +241,24 @@ async def test_steps_that_a_crash_left_out_are_dispatched(
     penstock.assert_dispatched_times(charge, 1)
 
 
+@pytest.mark.parametrize("header", ["0 0", "7 7", "", "-1 0", "1", "1 1 1", "x y", "9999999 0"])
+async def test_a_message_that_names_other_counts_than_the_log_has_does_no_harm(
+    penstock: Bench, header: str
+) -> None:
+    workflow_id = await penstock.client.dispatch(approved())
+    await penstock.client.workflows.signal(workflow_id, "approved", True)
+    await penstock.run_pending()
+    record = (await penstock.client.job(workflow_id)).record
+    assert record.state is State.SUSPENDED
+    forged = queue_messages.ready(penstock.bus.subjects, record, {})
+    headers = {**forged.headers, queue_messages.RECORDED: header}
+    await penstock.bus.append(msgspec.structs.replace(forged, headers=headers))
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id)
+    assert view.state is State.SUSPENDED
+    assert [step.key for step in view.steps] == ["approved", "approved#2"]
+
+
 async def test_a_lost_wake_up_comes_again(penstock: Bench) -> None:
     workflow_id = await penstock.client.dispatch(approved())
     await penstock.run_pending()
@@ -257,7 +276,7 @@ async def test_a_lost_wake_up_comes_again(penstock: Bench) -> None:
         )
         await suspended.round(penstock.bus.now() + 1.0)
         assert not penstock.bus.stored(subjects.jobs_stream, subjects.queue("workflows"))
-        await suspended.round(penstock.bus.now() + 60.0)
+        await suspended.round(penstock.bus.now() + 400.0)
         assert len(penstock.bus.stored(subjects.jobs_stream, subjects.queue("workflows"))) == 1
     finally:
         follower.cancel()
@@ -340,7 +359,9 @@ def test_what_a_workflow_recorded_is_shown_without_its_bytes() -> None:
     result = encode_result("secret")
     inline = InlineResult("rate", "fetch_rate", result)
     consumed = (Resolution(key="charge", outcome="completed", value=result),)
-    event = StepRecorded(job_id="w", now=datetime.now(UTC), consumed=consumed, inline=inline)
+    event = StepRecorded(
+        job_id="w", number=1, now=datetime.now(UTC), consumed=consumed, inline=inline
+    )
     shown = str(redaction.event(msgspec.json.decode(encode(event))))
     assert b64encode(result).decode() not in shown
     assert "7 bytes" in shown

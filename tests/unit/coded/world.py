@@ -234,7 +234,10 @@ class World:
     def record_step(
         self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
     ) -> None:
-        self._append(StepRecorded(job_id="wf", now=now, consumed=consumed, inline=result))
+        number = (self.record.workflow or memo.EMPTY).inline_steps + 1
+        self._append(
+            StepRecorded(job_id="wf", number=number, now=now, consumed=consumed, inline=result)
+        )
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         arguments: dict[str, Any] = msgspec.msgpack.decode(command.call.arguments)

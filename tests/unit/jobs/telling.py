@@ -54,7 +54,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobDead: {"queue": "reports", "error": BROKEN},
     JobRevived: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
     JobMoved: {"queue": "others", "from_queue": "reports", "payload": b"moved"},
-    StepRecorded: {"now": NOW, "inline": InlineResult("rate", "fetch", b"\x01")},
+    StepRecorded: {"number": 1, "now": NOW, "inline": InlineResult("rate", "fetch", b"\x01")},
     WorkflowAdvanced: {
         "queue": "reports",
         "number": 1,

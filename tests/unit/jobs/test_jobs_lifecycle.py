@@ -137,6 +137,15 @@ def test_a_workflow_keeps_what_it_recorded_over_suspensions_a_new_life_and_carry
     assert again.workflow.advances == 1
 
 
+def test_what_an_attempt_recorded_that_knew_too_little_is_ignored() -> None:
+    record = told(JobDispatched, JobStarted, StepRecorded, WorkflowAdvanced, JobStarted)
+    again = told(
+        JobDispatched, JobStarted, StepRecorded, WorkflowAdvanced, JobStarted,
+        StepRecorded, WorkflowAdvanced,
+    )  # fmt: skip
+    assert (again.state, again.workflow) == (State.SUSPENDED, record.workflow)
+
+
 def test_an_advance_counts_tries_and_losses_anew() -> None:
     record = told(
         JobDispatched, JobStarted, JobRecovered, JobStarted, JobFailed, JobRetrying,

@@ -135,6 +135,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         wait: what it waits for.
         status: what it shows of itself.
         advances: how often it was suspended.
+        inline_steps: how many it has recorded.
         blocked: why its code cannot go on from here; empty where it can.
     """
 
@@ -142,6 +143,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     wait: tuple[WaitGroup, ...] = ()
     status: Status = {}
     advances: Int64 = 0
+    inline_steps: Int64 = 0
     blocked: str = ""
 
     __repr__ = brief
@@ -162,6 +164,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
         run_seconds: of this advance.
+        inline_steps: how many it has recorded so far.
     """
 
     queue: str
@@ -175,17 +178,20 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     status: Status = {}
     run_seconds: float = 0.0
     function: str = ""
+    inline_steps: Int64 = 0
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
     """A function that ran inside of a workflow ended: it does not run again.
 
     Attributes:
+        number: 1 for the first.
         now: as in WorkflowAdvanced.
         consumed: as in WorkflowAdvanced.
         inline: what it returned or raised.
     """
 
+    number: Int64
     now: Instant
     inline: InlineResult
     consumed: tuple[Resolution, ...] = ()

@@ -32,7 +32,9 @@ class RunningJob(msgspec.Struct, eq=False):
         function: registered name.
         worker: that runs it.
         trace: id of the trace that its dispatch began; empty for none.
+        flush: called at the end of the block, outside of the job's context, if it has written.
         has_written: a line, or a part of one, is kept in its name.
+        has_ended: its function has returned; the line about its failure comes after that.
     """
 
     job_id: str
@@ -40,7 +42,9 @@ class RunningJob(msgspec.Struct, eq=False):
     function: str
     worker: str
     trace: str
+    flush: Callable[[RunningJob], None] | None = None
     has_written: bool = False
+    has_ended: bool = False
     _outside: Token[RunningJob | None] | None = None
 
     def __enter__(self) -> None:
@@ -49,6 +53,9 @@ class RunningJob(msgspec.Struct, eq=False):
     def __exit__(self, *error: object) -> None:
         assert self._outside is not None
         _running.reset(self._outside)
+        self.has_ended = True
+        if self.has_written and self.flush is not None:
+            self.flush(self)
 
     def fields(self) -> Fields:
         """What its lines carry: job_id, attempt, function, worker, and trace_id if it has one."""

@@ -185,6 +185,7 @@ class Worker:
             if job.id in self._in_flight.jobs:
                 await self._parts.lost_jobs.lose(self._in_flight.jobs[job.id], None)
             self._in_flight.jobs[job.id] = job
+        self._parts.advances.prepare(won)
         if self._may_begin:
             self._in_flight.begin(won)
             self._watch_running_jobs()

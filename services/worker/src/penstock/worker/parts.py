@@ -64,6 +64,7 @@ class WorkerParts:
     lost_jobs: LostJobs
     running: RunningJobs
     runner: JobRunner
+    advances: Advances
     output: JobOutput
     gates: Gates
     exclusive: Exclusive | None
@@ -186,6 +187,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
         lost_jobs=lost_jobs,
         running=running,
         runner=runner,
+        advances=advances,
         output=output,
         gates=pool_gates,
         exclusive=exclusively(bus, assignment, in_flight, state),

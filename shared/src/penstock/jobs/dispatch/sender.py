@@ -141,11 +141,10 @@ class Sender:
 
     def _queued(self, event: JobDispatched, sequence: int, trace: Mapping[str, str]) -> Outgoing:
         if event.due_at is None:
-            return Outgoing(
-                self._subjects.queue(event.queue),
-                event.payload,
-                queue_messages.headers(event.job_id, sequence, 1, trace),
-            )
+            headers = queue_messages.headers(event.job_id, sequence, 1, trace)
+            if event.kind:
+                headers = {**headers, **queue_messages.recorded_header(0, 0)}
+            return Outgoing(self._subjects.queue(event.queue), event.payload, headers)
         record = lifecycle.evolve(None, event, sequence)
         return queue_messages.scheduled(self._subjects, record, trace)
 

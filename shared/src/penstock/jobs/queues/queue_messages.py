@@ -36,6 +36,10 @@ DEAD_AT = "Penstock-Dead-At"
 AVAILABLE = "Penstock-Available"
 """Since when a job that was handed on could have started, likewise."""
 
+RECORDED = "Penstock-Recorded"
+"""How many advances and inline steps a workflow had recorded when its message was made."""
+_MOST_RECORDED = 100_000
+
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job that will not run again by itself, with everything needed to run it again.
@@ -75,7 +79,25 @@ def headers_of(record: JobRecord, trace: Mapping[str, str]) -> Headers:
     fields = headers(record.id, record.sequence, record.next_attempt, trace)
     if beside := worker_loss.most_beside(record):
         fields = {**fields, BESIDE: str(beside)}
+    if record.workflow is not None:
+        workflow = record.workflow
+        fields = {**fields, **recorded_header(workflow.advances, workflow.inline_steps)}
     return fields
+
+
+def recorded_header(advances: int, inline_steps: int) -> dict[str, str]:
+    """The header of a message that is made where a workflow has recorded so much."""
+    return {RECORDED: f"{advances} {inline_steps}"}
+
+
+def recorded(fields: Mapping[str, str]) -> tuple[int, int] | None:
+    """What a header says that a workflow has recorded; None where that must be read."""
+    try:
+        advances, inline_steps = map(int, fields.get(RECORDED, "").split())
+    except ValueError:
+        return None
+    is_bounded = 0 <= advances <= _MOST_RECORDED and 0 <= inline_steps <= _MOST_RECORDED
+    return (advances, inline_steps) if is_bounded else None
 
 
 def ready(subjects: Subjects, record: JobRecord, trace: Mapping[str, str]) -> Outgoing:

@@ -73,12 +73,16 @@ def recorded_steps(workflow_id: str, memo: WorkflowMemo) -> list[StepView]:
     """All steps of a workflow in the order of their recording, without what their jobs know."""
     ends = {end.key: (end, entry.now) for entry in memo.entries for end in entry.consumed}
     given_up = {n: entry.now for entry in memo.entries for n in entry.cancelled}
+    scheduled_keys = {step.key for entry in memo.entries for step in entry.scheduled}
     steps: list[StepView] = []
     before = ""
     for entry, later in pairwise([*memo.entries, None]):
         assert entry is not None
         causes = [before, *(end.key for end in entry.consumed)]
         before = ""
+        steps.extend(
+            _at_once(end, entry.now) for end in entry.consumed if end.key not in scheduled_keys
+        )
         if entry.inline is not None:
             before = entry.inline.key
             steps.append(_inline(entry, later.now if later else entry.now, causes))
@@ -90,6 +94,12 @@ def recorded_steps(workflow_id: str, memo: WorkflowMemo) -> list[StepView]:
                 )
             steps.append(msgspec.structs.replace(step, after=_cause(step.key, causes)))
     return steps
+
+
+def _at_once(end: Resolution, now: datetime) -> StepView:
+    """One whose end was there when it was first waited for: it was never scheduled."""
+    kind = "timer" if end.outcome == "fired" else "signal"
+    return StepView(key=end.key, kind=kind, outcome=end.outcome, since=now, ended_at=now)
 
 
 def _inline(entry: MemoEntry, ended_at: datetime, causes: Iterable[str]) -> StepView:

@@ -17,10 +17,13 @@ class SuspendedWorkflow:
     Attributes:
         sequence: of the event of that advance.
         number: of that advance.
+        inline_steps: how many it has recorded.
+        queue: where it waits to go on; empty where that must be read.
         wait: what it waits for.
         jobs: number of each open step that is a job, by key.
         signals: number and name of each open wait for a signal, by key.
         ended: number of each open step that has ended, and whether it completed.
+        unseen: numbers of jobs of which no event was seen: a crash may have left them out.
         check_at: POSIX seconds; what is known of it is then compared with the log.
         is_woken: its queue message was stored.
         is_over: it was cancelled: its steps are to be, too.
@@ -28,10 +31,12 @@ class SuspendedWorkflow:
 
     def __init__(self, sequence: int, number: int, check_at: float) -> None:
         self.sequence, self.number, self.check_at = sequence, number, check_at
+        self.inline_steps, self.queue = 0, ""
         self.wait: tuple[WaitGroup, ...] = ()
         self.jobs: dict[str, int] = {}
         self.signals: dict[str, tuple[int, str]] = {}
         self.ended: dict[int, bool] = {}
+        self.unseen: set[int] = set()
         self.checks = 0
         self.is_woken = self.is_over = False
 
@@ -40,6 +45,7 @@ class SuspendedWorkflow:
         is_next = event.number == self.number + 1
         self.sequence, self.number, self.wait = sequence, event.number, event.wait
         self.check_at, self.checks, self.is_woken = check_at, 0, False
+        self.inline_steps, self.queue = event.inline_steps, event.queue
         for resolution in event.consumed:
             self._forget(resolution.key)
         given_up = set(event.cancelled)
@@ -52,6 +58,7 @@ class SuspendedWorkflow:
         for step in steps:
             if step.kind == "job":
                 self.jobs[step.key] = step.n
+                self.unseen.add(step.n)
             elif step.kind == "signal":
                 self.signals[step.key] = step.n, step.digest
 
@@ -59,6 +66,7 @@ class SuspendedWorkflow:
         n = self.jobs.pop(key, None)
         if n is not None:
             self.ended.pop(n, None)
+            self.unseen.discard(n)
         self.signals.pop(key, None)
 
     @property
@@ -74,6 +82,7 @@ class SuspendedWorkflow:
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
         self.ended[n] = completed
+        self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
         """The job of a step lives again."""
@@ -84,12 +93,18 @@ class SuspendedWorkflow:
     ) -> None:
         """What is open, how it stands in the log, and which signals are unread."""
         self.jobs, self.signals, self.ended = {}, {}, dict(ended)
+        self.unseen = set()
         self._add(steps)
+        self.unseen -= self.ended.keys()
         unread = Counter(signals)
         for n, name in sorted(self.signals.values()):
             if unread[name] > 0:
                 unread[name] -= 1
                 self.ended[n] = True
+
+    def woken(self, check_at: float) -> None:
+        """Its queue message was stored."""
+        self.is_woken, self.check_at = True, check_at
 
     def checked(self, now: float, patience_seconds: float) -> None:
         """It was compared with the log: the next time after twice as long."""

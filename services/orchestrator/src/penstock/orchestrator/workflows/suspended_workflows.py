@@ -13,14 +13,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
-
 from penstock import telemetry
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusError, Stored, WrongSequence
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    BusRefused,
+    Outgoing,
+    PayloadTooLarge,
+    Stored,
+    WrongSequence,
+)
 from penstock.events.envelope import UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobCarried
-from penstock.events.subjects import Subjects
+from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobRevived
+from penstock.events.subjects import Subjects, check_name
 from penstock.events.workflow import (
     INBOX_EVENTS,
     ScheduledStep,
@@ -33,7 +39,7 @@ from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.event_log import read_event
-from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import inbox, memo
@@ -41,7 +47,7 @@ from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
-from penstock.runtime.limited_log import LimitedLog
+from penstock.runtime.poison_messages import note, skipping_poison
 from penstock.runtime.tasks import within
 from penstock.telemetry.meters import Meters
 
@@ -49,6 +55,9 @@ log = logging.getLogger("penstock.orchestrator")
 
 _ROUND_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
+_WAKE_UPS_AFTER = 30
+"""Times the patience after which a wake-up that led to no start is taken for lost: where a queue is
+long, a second message would only make it longer."""
 _AT_ONCE = 100
 _SUSPENDING = (WorkflowAdvanced.__name__, WorkflowBlocked.__name__, JobCarried.__name__)
 _ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
@@ -81,7 +90,6 @@ class SuspendedWorkflows:
         self._log = JobLog(bus, subjects, client.dispatcher.source)
         self._cancelling = InstructionExecutor(bus, subjects, client)
         self._after_seconds = after_seconds
-        self._skipped = LimitedLog(log)
         self._woken = asyncio.Event()
         self._touched: set[str] = set()
         self._unknown: set[str] = set()
@@ -131,18 +139,13 @@ class SuspendedWorkflows:
         if stored.sequence <= self.position:
             return
         _, noun, key, name = stored.subject.rsplit(".", 3)
-        try:
+        with skipping_poison(f"event {stored.sequence}"):
             if noun == "workflow":
-                self._see_signal(key, stored)
+                self._see_signal(key)
             elif name in _SUSPENDING:
                 self._see_suspension(key, stored)
             else:
                 self._see_job(key, name, stored)
-        except Exception as error:  # any key that may dispatch can store it
-            self._skipped.write(
-                logging.WARNING, key,
-                "workflow %s: event %d is skipped: %r", key, stored.sequence, error,
-            )  # fmt: skip
         self.position = stored.sequence
 
     def _see_suspension(self, key: str, stored: Stored) -> None:
@@ -165,7 +168,7 @@ class SuspendedWorkflows:
             elif workflow.is_due:
                 self._touch(key)
 
-    def _see_signal(self, key: str, stored: Stored) -> None:
+    def _see_signal(self, key: str) -> None:
         workflow = self.unfinished.get(key)
         if workflow is not None and workflow.signals:
             self._compare_soon(key)  # it may be one that was sent before
@@ -229,12 +232,10 @@ class SuspendedWorkflows:
         Raises:
             BusError: what is left is looked at later.
         """
-        late = self._late(now)
-        self._unknown |= late
-        due = self._touched | late
+        due = self._touched | self._late(now)
         self._touched = set()
         try:
-            await bounded.gather(lambda key: self._settle(key, now), sorted(due), _AT_ONCE)
+            await bounded.gather(lambda key: self._look_after(key, now), sorted(due), _AT_ONCE)
         except BusError:
             self._touched |= due
             raise
@@ -246,6 +247,17 @@ class SuspendedWorkflows:
         self._next_check = now + min(_LOOK_SECONDS, self._after_seconds / 4)
         return {key for key, one in self.unfinished.items() if one.check_at <= now}
 
+    async def _look_after(self, key: str, now: float) -> None:
+        """Settles one; what any key may have stored of it must not hold up the others."""
+        try:
+            with skipping_poison(f"workflow {key}"):
+                await self._settle(key, now)
+                return
+        except (BusRefused, PayloadTooLarge) as error:
+            note(f"workflow {key}", error)
+        if workflow := self.unfinished.get(key):
+            workflow.checked(now, self._after_seconds)
+
     async def _settle(self, key: str, now: float) -> None:
         workflow = self.unfinished.get(key)
         if workflow is None:
@@ -253,6 +265,16 @@ class SuspendedWorkflows:
         if workflow.is_over:
             await self._cancel_steps(key, workflow, now)
             return
+        if now >= workflow.check_at and not await self._is_in_order(key, workflow):
+            self._unknown.add(key)
+        if key not in self._unknown:
+            if now >= workflow.check_at:
+                workflow.checked(now, self._after_seconds)
+            if not workflow.is_due:
+                return
+            if await self._wake_quickly(key, workflow):
+                self._woke(key, workflow, now)
+                return
         history, parent = await self._log.traced_history(key)
         record = lifecycle.fold(history)
         if record is None or record.state.ended:
@@ -269,10 +291,55 @@ class SuspendedWorkflows:
                 await self._compare(key, workflow, record, now)
         if workflow.is_due:
             await self._wake(record, trace)
-            workflow.is_woken = True
-            self._meters.woken(key, now)
+            self._woke(key, workflow, now)
+
+    def _woke(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
+        workflow.woken(now + _WAKE_UPS_AFTER * self._after_seconds)
+        self._meters.woken(key, now)
+
+    async def _is_in_order(self, key: str, workflow: SuspendedWorkflow) -> bool:
+        """Whether what must exist does, as far as single events show it."""
+        stream, subjects = self._subjects.events_stream, self._subjects
+        if workflow.is_woken:
+            started = await self._bus.last(stream, subjects.events("job", key, "JobStarted"))
+            return started is not None and started.sequence > workflow.sequence
+
+        async def exists(n: int) -> bool:
+            job_id = derived_ids.step_id(key, n)
+            subject = subjects.events("job", job_id, JobDispatched.__name__)
+            return await self._bus.last(stream, subject) is not None
+
+        numbers = sorted(workflow.unseen)
+        dispatched = await bounded.gather(exists, numbers, _AT_ONCE)
+        pairs = zip(numbers, dispatched, strict=True)
+        workflow.unseen = {n for n, is_there in pairs if not is_there}
+        return not workflow.unseen
+
+    async def _wake_quickly(self, key: str, workflow: SuspendedWorkflow) -> bool:
+        """Stores the queue message of one whose call is where most are; False where it is not.
+
+        Without reading whether it is suspended still: if not, the message loses as a double does.
+        """
+        stream, subjects = self._subjects.events_stream, self._subjects
+        names = (JobDispatched.__name__, JobRevived.__name__)
+        calls = await asyncio.gather(
+            *(self._bus.last(stream, subjects.events("job", key, name)) for name in names)
+        )
+        stored = max(filter(None, calls), key=lambda call: call.sequence, default=None)
+        event = read_event(stored, JOB_EVENTS) if stored else None
+        if stored is None or not isinstance(event, JobDispatched | JobRevived):
+            return False
+        if event.queue != workflow.queue:  # it was moved
+            return False
+        headers = {
+            **queue_messages.headers(key, workflow.sequence, 1, trace_of(stored.headers)),
+            **queue_messages.recorded_header(workflow.number, workflow.inline_steps),
+        }
+        await self._bus.append(Outgoing(subjects.queue(event.queue), event.payload, headers))
+        return True
 
     async def _wake(self, record: JobRecord, trace: Mapping[str, str]) -> None:
+        check_name("queue", record.queue)
         await self._bus.append(queue_messages.ready(self._subjects, record, trace))
 
     async def _compare(
@@ -283,7 +350,8 @@ class SuspendedWorkflows:
         steps = memo.open_steps(workflow_memo).values()
         workflow.wait = workflow_memo.wait
         jobs = [step for step in steps if step.kind == "job"]
-        records = await bounded.gather(lambda step: self._step(key, step), jobs, _AT_ONCE)
+        ids = [derived_ids.step_id(key, step.n) for step in jobs]
+        records = await bounded.gather(self._log.read, ids, _AT_ONCE)
         ended, missing = {}, []
         for step, job in zip(jobs, records, strict=True):
             if job is None and await self._was_left_out(key, step, record):
@@ -303,9 +371,6 @@ class SuspendedWorkflows:
         if given_up:
             await self._cancelling.cancel(given_up, f"workflow {key} does not wait for it any more")
 
-    async def _step(self, key: str, step: ScheduledStep) -> JobRecord | None:
-        return await self._log.read(derived_ids.step_id(key, step.n))
-
     async def _was_left_out(self, key: str, step: ScheduledStep, record: JobRecord) -> bool:
         """Whether a job without events never had one: not where its end has left the log."""
         return not await self._log.is_over(derived_ids.step_id(key, step.n), record.life_from)
@@ -321,11 +386,7 @@ class SuspendedWorkflows:
     async def _dispatch(self, key: str, missing: Sequence[ScheduledStep]) -> None:
         """Dispatches what the worker left out that stored the advance."""
         dispatcher = self._client.dispatcher
-        try:
-            events = step_events(key, missing, dispatcher.source)
-        except (ValueError, msgspec.MsgspecError) as error:
-            log.error("workflow %s: a step cannot be dispatched: %s", key, error)
-            return
+        events = step_events(key, missing, dispatcher.source)
         log.warning("workflow %s: dispatches %d steps left out by a crash", key, len(events))
         for answer in await dispatcher.sender.send_many(events, into_reserve=True):
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):

@@ -284,6 +284,7 @@ class Claims:
                 if action is Action.RECOVER:
                     record = await self._recover(job, record)
                 job.sequence, job.most_beside = record.sequence, worker_loss.most_beside(record)
+                job.settled = True
                 if not await self._has_room(job, company):
                     return False
                 start = self._start(job, self._started(job))

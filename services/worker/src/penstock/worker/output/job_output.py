@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from penstock.telemetry.job_lines import RunningJob
 from penstock.telemetry.propagation import ids
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.output import prints
@@ -56,7 +57,7 @@ class JobOutput:
             logging.root.addHandler(self._stored)  # at first, or a module replaced all handlers
         return attempt
 
-    def _flush(self, attempt: Attempt) -> None:
+    def _flush(self, attempt: RunningJob) -> None:
         """The function of an attempt that has written has returned."""
         for stream in self._prints or ():
             stream.end(attempt)

@@ -66,19 +66,9 @@ class Attempt(RunningJob, kw_only=True, eq=False):
 
     Attributes:
         payload: the call.
-        flush: called at the end of the block, outside of the job's context, if it has written.
-        has_ended: its function has returned; the line about its failure comes after that.
     """
 
     payload: Payload
-    flush: Callable[[Attempt], None]
-    has_ended: bool = False
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self.has_ended = True
-        if self.has_written:
-            self.flush(self)
 
 
 @dataclass(slots=True)
@@ -138,7 +128,7 @@ class StoredLines(logging.Handler):
             collected.lines.append(line)
         self._publish_soon()
 
-    def ended(self, attempt: Attempt) -> None:
+    def ended(self, attempt: RunningJob) -> None:
         """The function of an attempt that has written has returned; called in the job's thread."""
         if attempt in self._attempts:
             self._publish_soon()

@@ -56,19 +56,19 @@ class Functions:
 
     def call(self, job: ClaimedJob, run: ThreadRun) -> Outcome:
         """What the function returns, in the job's own thread. Raises what the function raises."""
-        returned = self._call(job, run)
-        if job.kind.kind and isinstance(returned, Suspended | Blocked):
+        kind = job.kind
+        if self._has_pool_middleware or kind.middleware:
+            returned = self._call_within(job, run)
+        else:
+            returned = self._bare_call(job)
+            if kind.is_async:
+                returned = _await(returned, run)
+        if kind.kind and isinstance(returned, Suspended | Blocked):
             return Outcome(verdict=returned)
         return Outcome(result=_encoded(job, returned))
 
-    def _call(self, job: ClaimedJob, run: ThreadRun) -> Any:
-        if self._has_pool_middleware or job.kind.middleware:
-            return self._call_within(job, run)
-        result = self._bare_call(job)
-        return _await(result, run) if job.kind.is_async else result
-
     def _call_within(self, job: ClaimedJob, run: ThreadRun) -> Any:
-        """As :meth:`_call`, inside the pool's middleware and the job's own."""
+        """What the function returns, inside the pool's middleware and the job's own."""
         context = self._make_context(job)
         assert self._gates is not None
         arounds = self._gates.around(job, context)

@@ -53,6 +53,7 @@ class JobThreads:
         run = ThreadRun(self._running)
         try:
             while (job := self._jobs.get()) is not None:
+                run.resume()
                 while job is not None:
                     job = self._work(job, run)
                 with self._guard:

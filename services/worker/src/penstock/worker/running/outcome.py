@@ -28,6 +28,11 @@ class Suspended(Verdict):
         super().__init__("suspended")
         self.suspension, self.number, self.record = suspension, number, record
 
+    @property
+    def inline_steps(self) -> int:
+        """How many the workflow has recorded."""
+        return self.record.workflow.inline_steps if self.record.workflow else 0
+
 
 class Blocked(Verdict):
     """The code of a workflow does not fit what it has recorded."""

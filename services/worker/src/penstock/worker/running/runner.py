@@ -145,6 +145,7 @@ class Runner:
 
     def _run_all(self) -> None:
         while self._wake.get():
+            self._run_here.resume()
             announced_at = time.monotonic()
             while self._todo:
                 while self._claim_deadline is not None and self._claim_deadline.has_passed():
@@ -173,25 +174,23 @@ def run_in_thread(
     job: ClaimedJob, run: ThreadRun, running: RunningJobs, functions: Functions, begun_at: float
 ) -> Outcome:
     """Runs one attempt here, in the thread of ``run``; nothing that it raises is left behind."""
-    cpu = time.thread_time()
+    cpu_began = run.cpu_seconds
     with functions.writing(job):
-        outcome = _attempt(job, run, functions, begun_at, cpu)
+        outcome = _attempt(job, run, functions, begun_at)
         run.discard_interruption()
     running.lift_limit(job)
-    cpu_seconds, ended_at = time.thread_time() - cpu, time.monotonic()
+    ended_at, run.cpu_seconds = time.monotonic(), time.thread_time()
     return msgspec.structs.replace(
-        outcome, run_seconds=ended_at - begun_at, cpu_seconds=cpu_seconds
+        outcome, run_seconds=ended_at - begun_at, cpu_seconds=run.cpu_seconds - cpu_began
     )
 
 
-def _attempt(
-    job: ClaimedJob, run: ThreadRun, functions: Functions, begun_at: float, cpu_seconds: float
-) -> Outcome:
+def _attempt(job: ClaimedJob, run: ThreadRun, functions: Functions, begun_at: float) -> Outcome:
     """Calls the function. An interruption may be raised in any line of this function."""
     outcome: Outcome | None = None
     try:
         try:
-            run.begin(job, begun_at, cpu_seconds)
+            run.begin(job, begun_at)
             with span(job) as job.live.span:
                 outcome = functions.call(job, run)
         except Verdict as verdict:

@@ -46,6 +46,7 @@ class Suspensions:
             return WorkflowAdvanced(
                 number=outcome.verdict.number,
                 run_seconds=whole_micros(outcome.run_seconds),
+                inline_steps=outcome.verdict.inline_steps,
                 **msgspec.structs.asdict(outcome.verdict.suspension),
                 **about,
             )

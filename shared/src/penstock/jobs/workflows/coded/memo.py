@@ -1,4 +1,8 @@
-"""What a workflow has recorded, folded from its events. Pure."""
+"""What a workflow has recorded, folded from its events. Pure.
+
+Advances and inline steps are numbered, and each number counts once: what an attempt records that
+did not know all that was recorded before it is ignored.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,8 @@ def changes(memo: WorkflowMemo | None, event: JobEvent) -> dict[str, Any]:
 def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo:
     """The memo after an advance."""
     memo = memo or EMPTY
+    if event.number != memo.advances + 1:
+        return memo
     entry = MemoEntry(
         now=event.now,
         consumed=event.consumed,
@@ -61,14 +67,17 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
         wait=event.wait,
         status=event.status,
         advances=event.number,
+        inline_steps=memo.inline_steps,
     )
 
 
 def recorded(memo: WorkflowMemo | None, event: StepRecorded) -> WorkflowMemo:
     """The memo after an inline step."""
     memo = memo or EMPTY
+    if event.number != memo.inline_steps + 1:
+        return memo
     entry = MemoEntry(now=event.now, consumed=event.consumed, inline=event.inline)
-    return msgspec.structs.replace(memo, entries=(*memo.entries, entry))
+    return msgspec.structs.replace(memo, entries=(*memo.entries, entry), inline_steps=event.number)
 
 
 def blocked(memo: WorkflowMemo | None, reason: str) -> WorkflowMemo:
