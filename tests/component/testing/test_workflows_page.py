@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,8 +13,13 @@ from typing import Any
 
 import pytest
 
+from penstock.bus.protocol import broker_time
+from penstock.cli.jobs.workflow import workflow
+from penstock.cli.jobs.workflow_text import tree
 from penstock.jobs import State, registry
+from penstock.telemetry import metrics
 from penstock.testing import Bench
+from penstock.views.workflow_board import workflow_detail
 
 PAGE = (Path(__file__).parents[3] / "docs/workflows.md").read_text("utf-8")
 
@@ -62,3 +68,38 @@ async def test_an_item_that_cannot_be_reserved_leads_to_a_refund(page: Any) -> N
     view = await penstock.client.workflows.get(workflow_id)
     assert (view.state, view.job.result) == (State.COMPLETED, "refunded")
     assert [step.outcome for step in view.steps][:3] == ["completed", "completed", "failed"]
+
+
+async def test_the_page_shows_the_tree_of_its_workflow(page: Any) -> None:
+    penstock = Bench()
+    workflow_id = await penstock.client.dispatch(page.fulfil(order=7, items=[1, 2]))
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id, with_attempts=True)
+    detail = workflow_detail(view, broker_time(penstock.bus))
+    drawn = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)[0]
+    names = re.findall(r"[├└]─ (\S+)", drawn)
+    assert re.findall(r"[├└]─ (\S+)", "\n".join(tree(detail.steps))) == names
+    assert len(detail.critical_path) == 4
+    shown = re.sub(r" \([^)]*\)", "", drawn.partition("critical path (*)\n")[2].splitlines()[0])
+    either = {"gather/reserve", "gather/reserve#2"}
+    path = [part.strip() for part in shown.split("→")]
+    assert [key for key in detail.critical_path if key not in either] == [
+        key for key in path if key not in either
+    ]
+
+
+def test_the_commands_of_the_page_can_be_called() -> None:
+    calls = re.findall(r"^\$ penstock workflow (.*?)(?:  +#.*)?$", PAGE, re.MULTILINE)
+    assert len(calls) == 7
+    for call in calls:
+        verb, *arguments = shlex.split(call.replace("…", ""))
+        command = workflow.commands[verb]
+        assert command.make_context(verb, arguments, resilient_parsing=False).params
+
+
+def test_the_metrics_of_the_page_are_published() -> None:
+    published = {metric.prometheus: metric for metric in metrics.ALL}
+    named = re.findall(r"`(penstock_workflow_\w+?)(?:_total)?\{([\w, ]+)\}`", PAGE)
+    assert len(named) == 3
+    for name, labels in named:
+        assert published[name].labels == tuple(labels.split(", "))

@@ -206,6 +206,22 @@ def test_a_step_that_is_revived_while_others_are_undone_starts_nothing() -> None
     assert run.end is not None and "undone" in run.end.reason
 
 
+def test_a_process_that_takes_over_while_steps_are_undone_comes_to_the_same_reason() -> None:
+    """It has read no result yet, and a step is blocked only if a condition before it held."""
+    first = {"sets": {"n": "result"}, "compensate": {"function": "undo"}}
+    joined = {"join": True, "needs": ["a"], "when": "context.n == 1"}
+    definition = steps({"n": 0}, a=first, b={"may_fail": True}, c=joined, d=["b", "c"])
+    run = WorkflowRun(definition)
+    run.dispatch()
+    run.job_ends("a", result=1)
+    run.job_ends("b", FAILED)
+    assert run.dispatch() == ["undo a"]
+    run.results.clear()
+    run.job_ends("undo a")
+    assert run.end is not None
+    assert run.end.reason == "step 'b' failed; can no longer run: b → d"
+
+
 def test_stop_begins_no_step_after_a_failure() -> None:
     chain = of_chain("chain", [DeclaredStep(name=name, function="f") for name in "abc"])
     run = WorkflowRun(chain)

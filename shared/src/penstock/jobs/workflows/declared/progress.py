@@ -222,10 +222,13 @@ class _Judging:
             self._states.append(self._state(position))
         failed = self._failed()
         is_undoing = any(position in self._slots for position in self._plan.undoing.values())
-        halted = is_cancelled or is_undoing or (failed is not None and self._halts())
-        if StepState.RUNNING in self._states:
+        halted = is_cancelled or (failed is not None and self._halts())
+        if halted:
+            self._unread.clear()  # whatever their conditions say, these steps do not begin
+        halted = halted or is_undoing
+        if StepState.RUNNING in self._states or self._unread:
             return self._due(halted)
-        if not halted and (StepState.READY in self._states or self._unread):
+        if not halted and StepState.READY in self._states:
             return self._due(halted)
         if (blocked := self._blocked()) is None and failed is None and not halted:
             return self._ended(End())
@@ -273,11 +276,11 @@ class _Judging:
 
     # --- all steps --------------------------------------------------------------------------------
     def _due(self, halted: bool) -> Progress:
-        if halted:
-            return Progress(states=self._shown())
         ready = [at for at, state in enumerate(self._states) if state is StepState.READY]
         return Progress(
-            states=tuple(self._states), ready=tuple(ready), unread=tuple(sorted(self._unread))
+            states=self._shown() if halted else tuple(self._states),
+            ready=() if halted else tuple(ready),
+            unread=tuple(sorted(self._unread)),
         )
 
     def _shown(self) -> tuple[StepState, ...]:
