@@ -29,7 +29,13 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
+from penstock.events.workflow import (
+    StepRecorded,
+    StepsScheduled,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowMemo,
+)
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
     LifeCycle,
@@ -75,6 +81,7 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge(_QUEUED, JobMoved, None, "a client moved it to another queue"),
     Edge(_LIVE, JobCancelled, State.CANCELLED, "a client or the orchestrator cancelled it"),
     Edge((State.RUNNING,), StepRecorded, State.RUNNING, "a step inside of a workflow ended"),
+    Edge((State.RUNNING,), StepsScheduled, State.RUNNING, "a part of what it waits for is known"),
     Edge((State.RUNNING,), WorkflowAdvanced, State.SUSPENDED, "nothing of a workflow can go on"),
     Edge((State.RUNNING,), WorkflowBlocked, State.SUSPENDED, "its code does not fit its history"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),

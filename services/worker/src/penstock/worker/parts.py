@@ -126,7 +126,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
     output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
-    advances = Advances(bus, claims.joblog, services.client.dispatcher, services.loop)
+    advances = Advances(bus, claims.joblog, services.client, services.loop)
     functions = Functions(partial(RunContext, services), pool_gates, output, advances)
     runner: JobRunner
     if slots == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, TypeVar
@@ -17,18 +17,21 @@ from penstock.events.envelope import new_id
 from penstock.events.job import JOB_EVENTS, JobCompleted, JobError, JobEvent
 from penstock.events.workflow import (
     INBOX_EVENTS,
+    InlineResult,
     Resolution,
     ScheduledStep,
     StepRecorded,
+    StepsScheduled,
     WorkflowAdvanced,
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids, lifecycle
-from penstock.jobs.dispatch.dispatcher import Dispatcher
+from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_type import Call
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import inbox, memo
@@ -39,6 +42,7 @@ from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
+from penstock.worker.running.step_batches import StepBatches
 from penstock.worker.running.suspensions import send_steps
 
 log = logging.getLogger("penstock.worker")
@@ -53,13 +57,13 @@ class Advances:
 
     Args:
         loop: the worker's, which everything that talks to the broker is handed to.
-        dispatcher: encodes the calls of steps.
+        client: encodes the calls of steps, and makes batches.
     """
 
     def __init__(
-        self, bus: Bus, joblog: JobLog, dispatcher: Dispatcher, loop: asyncio.AbstractEventLoop
+        self, bus: Bus, joblog: JobLog, client: Client, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._bus, self._joblog, self._dispatcher, self._loop = bus, joblog, dispatcher, loop
+        self._bus, self._joblog, self._client, self._loop = bus, joblog, client, loop
 
     def prepare(self, jobs: Iterable[ClaimedJob]) -> None:
         """Begins to read what the workflows among claimed jobs need; in the worker's loop."""
@@ -69,7 +73,7 @@ class Advances:
                 job.surroundings.read_ahead()
 
     def _surroundings(self, job: ClaimedJob) -> WorkerSurroundings:
-        return WorkerSurroundings(self._bus, self._joblog, self._dispatcher, self._loop, job)
+        return WorkerSurroundings(self._bus, self._joblog, self._client, self._loop, job)
 
     def run(self, job: ClaimedJob) -> Any:
         """What the workflow returned, else :class:`Suspended` or :class:`Blocked`.
@@ -103,12 +107,13 @@ class WorkerSurroundings:
         self,
         bus: Bus,
         joblog: JobLog,
-        dispatcher: Dispatcher,
+        client: Client,
         loop: asyncio.AbstractEventLoop,
         job: ClaimedJob,
     ) -> None:
-        self._bus, self._joblog, self._dispatcher = bus, joblog, dispatcher
+        self._bus, self._joblog, self._client = bus, joblog, client
         self._loop, self._job = loop, job
+        self._batches = StepBatches(client.batches, job.id, self._in_loop)
         self._reading: asyncio.Task[tuple[WorkflowMemo, list[Resolution]]] | None = None
 
     # --- in the job's thread ----------------------------------------------------------------------
@@ -120,7 +125,9 @@ class WorkerSurroundings:
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         step_id = derived_ids.step_id(self._job.id, n)
-        event = self._dispatcher.prepare(command.call, step_id, terms=Terms(step=command.name))
+        event = self._client.dispatcher.prepare(
+            command.call, step_id, terms=Terms(step=command.name)
+        )
         return event.payload
 
     def begin(self) -> WorkflowMemo:
@@ -129,18 +136,33 @@ class WorkerSurroundings:
         self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
         return workflow_memo
 
-    def record_part(self, part: Part) -> None:
+    def record_step(
+        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
+    ) -> None:
         event = StepRecorded(
-            id=new_id(),
-            job_id=self._job.id,
-            source=self._joblog.source,
-            number=(self.record.workflow or memo.EMPTY).inline_steps + 1,
-            **msgspec.structs.asdict(part),
+            number=self._next_number(), now=now, consumed=consumed, inline=result, **self._about()
         )
         self._in_loop(lambda: self._append(event))
-        if part.scheduled:
-            sender, source = self._dispatcher.sender, self._joblog.source
-            self._in_loop(lambda: send_steps(sender, self._job, part.scheduled, source))
+
+    def record_part(self, part: Part) -> None:
+        event = StepsScheduled(
+            number=self._next_number(), **msgspec.structs.asdict(part), **self._about()
+        )
+        self._in_loop(lambda: self._append(event))
+        sender, source = self._client.dispatcher.sender, self._joblog.source
+        self._in_loop(lambda: send_steps(sender, self._job, part.scheduled, source))
+
+    def is_begun(self, batch: Leaf) -> bool:
+        return self._batches.is_begun(batch)
+
+    def begin_batch(self, batch: Leaf, calls: Iterator[Call]) -> None:
+        self._batches.begin(batch, calls)
+
+    def _next_number(self) -> int:
+        return (self.record.workflow or memo.EMPTY).inline_steps + 1
+
+    def _about(self) -> dict[str, Any]:
+        return {"id": new_id(), "job_id": self._job.id, "source": self._joblog.source}
 
     def _in_loop(self, ask: Callable[[], Awaitable[T]]) -> T:
         return asyncio.run_coroutine_threadsafe(self._patiently(ask), self._loop).result()
@@ -169,7 +191,7 @@ class WorkerSurroundings:
     async def _begin(self) -> tuple[WorkflowMemo, list[Resolution]]:
         workflow_memo = await self._memo()
         steps = memo.open_steps(workflow_memo).values()
-        jobs = [step for step in steps if step.kind == "job"]
+        jobs = [step for step in steps if step.kind in ("job", "batch")]
         ends = await bounded.gather(self._end_of, jobs, _READS_AT_ONCE)
         ended = sorted((end for end in ends if end is not None), key=lambda end: end[0])
         return workflow_memo, [resolution for _, resolution in ended]
@@ -222,6 +244,8 @@ class WorkerSurroundings:
 
     async def _end_of(self, step: ScheduledStep) -> tuple[int, Resolution] | None:
         """How the job of a step ended, and where in the log; None while it lives."""
+        if step.kind == "batch":
+            return await self._batches.end_of(step)
         job_id, subjects = derived_ids.step_id(self._job.id, step.n), self._joblog.subjects
         completion = await self._bus.last(
             subjects.events_stream, subjects.events("job", job_id, JobCompleted.__name__)
@@ -254,7 +278,7 @@ class WorkerSurroundings:
         )
         return inbox.unread(events, memo.consumed_signals(workflow_memo))
 
-    async def _append(self, event: StepRecorded) -> None:
+    async def _append(self, event: StepRecorded | StepsScheduled) -> None:
         job = self._job
         while True:
             job.appending = asyncio.ensure_future(

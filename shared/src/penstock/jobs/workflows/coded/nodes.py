@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from penstock.events.workflow import (
     MAX_KEY_LENGTH,
-    InlineResult,
     Resolution,
     ScheduledStep,
     Status,
+    StepKind,
     WaitGroup,
 )
 from penstock.jobs.errors import WorkflowError
-from penstock.jobs.workflows.coded.commands import Command, Join, RunInline, RunJob, Sleep
+from penstock.jobs.workflows.coded.commands import Command, Join, RunBatch, RunInline, RunJob, Sleep
 
 
 class Diverged(Exception):
@@ -51,17 +51,16 @@ class Suspension(msgspec.Struct, frozen=True):
     wait: tuple[WaitGroup, ...]
     due_at: datetime | None
     status: Status
-    in_parts: bool = False
+    parts: int = 0
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What is to be recorded before an advance goes on; as the fields of ``StepRecorded``."""
+    """What is to be recorded before an advance goes on; as the fields of ``StepsScheduled``."""
 
     now: datetime
     consumed: tuple[Resolution, ...]
-    scheduled: tuple[ScheduledStep, ...] = ()
-    cancelled: tuple[int, ...] = ()
-    inline: InlineResult | None = None
+    scheduled: tuple[ScheduledStep, ...]
+    cancelled: tuple[int, ...]
 
 
 class Scope:
@@ -108,10 +107,15 @@ class Leaf(Node):
         self.n: int | None = None
 
     @property
-    def kind(self) -> Literal["job", "timer", "signal"]:
-        if isinstance(self.command, RunJob):
-            return "job"
-        return "timer" if isinstance(self.command, Sleep) else "signal"
+    def kind(self) -> StepKind:
+        match self.command:
+            case RunJob():
+                return "job"
+            case RunBatch():
+                return "batch"
+            case Sleep():
+                return "timer"
+        return "signal"
 
 
 class Branch(Node):

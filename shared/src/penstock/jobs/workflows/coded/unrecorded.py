@@ -24,11 +24,11 @@ class Unrecorded:
     """Ends that were noted and steps that were given up since the last recording.
 
     Attributes:
-        in_parts: a part was recorded since the advance began.
+        parts: how many were recorded of all that it waited for so far.
     """
 
     def __init__(self) -> None:
-        self.in_parts = False
+        self.parts = 0
         self._consumed: list[Resolution] = []
         self._given_up: list[int] = []
         self._bytes = 0.0
