@@ -211,6 +211,33 @@ class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):
     function: str = ""
 
 
+class WorkflowPaused(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A client paused a workflow: no advance is started until it is resumed.
+
+    Queue messages and timers made before are void: their compare-and-set loses. An advance that
+    runs, and steps that were dispatched, go on to their end.
+
+    Attributes:
+        reason: given by the person who paused it.
+    """
+
+    reason: str = ""
+    function: str = ""
+
+
+class WorkflowResumed(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A paused workflow goes on, at once if what it waits for came meanwhile.
+
+    Attributes:
+        queue: where it waits.
+        due_at: when its timer fires, as before; None where it has none, or that has passed.
+    """
+
+    queue: str
+    due_at: Instant | None = None
+    function: str = ""
+
+
 # --- its inbox ------------------------------------------------------------------------------------
 class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
     """A value was sent to a workflow. It is kept until the workflow waits for it.

@@ -25,7 +25,9 @@ from penstock.events.graph import (
     GraphCarried,
     GraphCompleted,
     GraphFailed,
+    GraphPaused,
     GraphReopened,
+    GraphResumed,
     GraphStarted,
     GraphStopping,
 )
@@ -84,6 +86,8 @@ from penstock.events.workflow import (
     StepRecorded,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.views.wording import clock, memory, seconds
 
@@ -230,6 +234,8 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
         else str(event.inline.key)
     ),
     WorkflowBlocked: lambda event: str(event.reason),
+    WorkflowPaused: lambda event: str(event.reason),
+    WorkflowResumed: lambda event: f"due at {clock(event.due_at)}" if event.due_at else "",
     SignalReceived: lambda event: str(event.signal),
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),
@@ -248,6 +254,8 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     GraphFailed: lambda event: str(event.reason),
     GraphCancelled: lambda event: str(event.reason),
     GraphReopened: lambda event: f"round {event.round}",
+    GraphPaused: lambda event: str(event.reason),
+    GraphResumed: lambda _: "",
     ForecastMade: lambda event: (
         f"{len(event.mean_per_second)} steps of {seconds(event.step_seconds)} by {event.model}"
         f"{'; not used: ' if event.off else ''}{event.off}"

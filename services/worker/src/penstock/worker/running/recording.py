@@ -136,7 +136,7 @@ class Recorder:
         if is_stored:
             await self._bus.ack([job.delivery])
         elif await self._record_patiently(job, (event,), "suspended"):
-            await suspensions.dispatch_steps(job, event)
+            await suspensions.dispatch_steps_unless_paused(job, event)
 
     async def _yielded(self, job: ClaimedJob) -> None:
         """Interrupted by the platform. If this cannot be stored now, the next owner stores it."""

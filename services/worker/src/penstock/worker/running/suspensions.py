@@ -76,6 +76,21 @@ class Suspensions:
             log.warning("workflow %s: its timer waits for the reconciler: %s", job.id, error)
         return True
 
+    async def dispatch_steps_unless_paused(
+        self, job: ClaimedJob, event: WorkflowAdvanced | WorkflowBlocked
+    ) -> None:
+        """The same where a client may have paused the workflow while the advance ran.
+
+        The orchestrator dispatches the steps of a paused one when it is resumed.
+        """
+        try:
+            record = await self._joblog.read(job.id)
+        except BusError as error:
+            log.warning("workflow %s: its steps wait for the reconciler: %s", job.id, error)
+            return
+        if record is not None and not record.is_paused:
+            await self.dispatch_steps(job, event)
+
     async def dispatch_steps(
         self, job: ClaimedJob, event: WorkflowAdvanced | WorkflowBlocked
     ) -> None:
