@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import msgspec
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import whole_micros
-from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.events.workflow import ScheduledStep, WorkflowAdvanced, WorkflowBlocked
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
@@ -132,24 +132,29 @@ class Suspensions:
 
     async def dispatch_steps(self, advances: Sequence[Advance]) -> None:
         """Dispatches the jobs that they scheduled; a job that exists is left as it is."""
-        by_trace: dict[str, list[Advance]] = {}
-        for advance in advances:
-            if advance.event.scheduled:
-                trace = advance.job.trace.get("traceparent", "")
-                by_trace.setdefault(trace, []).append(advance)
-        await asyncio.gather(*map(self._dispatch_traced, by_trace.values()))
-
-    async def _dispatch_traced(self, advances: Sequence[Advance]) -> None:
-        """Those of one trace."""
+        by_trace: dict[str, list[tuple[ClaimedJob, Iterable[ScheduledStep]]]] = {}
+        for job, _, event in advances:
+            if event.scheduled:
+                trace = job.trace.get("traceparent", "")
+                by_trace.setdefault(trace, []).append((job, event.scheduled))
         source = self._joblog.source
-        events = [
-            event
-            for advance in advances
-            for event in step_events(advance.job.id, advance.event.scheduled, source)
-        ]
-        with telemetry.within(advances[0].job.trace):
-            answers = await self._sender.send_many(events, into_reserve=True)
-        for event, answer in zip(events, answers, strict=True):
-            if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
-                log.warning("step %s waits for the reconciler: %s", event.job_id, answer)
-                return
+        await asyncio.gather(*(send_steps(self._sender, of, source) for of in by_trace.values()))
+
+
+async def send_steps(
+    sender: Sender,
+    steps: Sequence[tuple[ClaimedJob, Iterable[ScheduledStep]]],
+    source: str,
+) -> None:
+    """Dispatches the jobs of recorded steps, as far as the broker takes them now.
+
+    Args:
+        steps: of one workflow, or of several of one trace.
+    """
+    events = [event for job, of_one in steps for event in step_events(job.id, of_one, source)]
+    with telemetry.within(steps[0][0].trace):
+        answers = await sender.send_many(events, into_reserve=True)
+    for event, answer in zip(events, answers, strict=True):
+        if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
+            log.warning("step %s waits for the reconciler: %s", event.job_id, answer)
+            return
