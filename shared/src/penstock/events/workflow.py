@@ -117,6 +117,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         scheduled: what it began to wait for, where the stretch ended with a suspension.
         cancelled: numbers of the steps that it gave up, likewise.
         inline: the function that ran inside of it, where the stretch ended with one.
+        is_part: more was to be recorded at its end than one event held; the next entries have it.
     """
 
     now: Instant
@@ -124,6 +125,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scheduled: tuple[ScheduledStep, ...] = ()
     cancelled: tuple[StepNumber, ...] = ()
     inline: InlineResult | None = None
+    is_part: bool = False
 
     def __post_init__(self) -> None:
         check_instant("now", self.now)
@@ -166,7 +168,8 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
         run_seconds: of this advance.
-        inline_steps: how many it has recorded so far.
+        inline_steps: how many `StepRecorded` it has so far.
+        in_parts: some of what it waits for was recorded by those.
     """
 
     queue: str
@@ -181,22 +184,30 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     run_seconds: float = 0.0
     function: str = ""
     inline_steps: Int64 = 0
+    in_parts: bool = False
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
-    """A function that ran inside of a workflow ended: it does not run again.
+    """Something happened inside of a workflow while it runs: it does not happen again.
+
+    Either a function ended that ran inside of it; or it took note of more ends, or scheduled more
+    steps, than one event holds, and this is a part of them.
 
     Attributes:
         number: 1 for the first.
         now: as in WorkflowAdvanced.
+        inline: what the function returned or raised; None for a part.
         consumed: as in WorkflowAdvanced.
-        inline: what it returned or raised.
+        scheduled: as in WorkflowAdvanced.
+        cancelled: as in WorkflowAdvanced.
     """
 
     number: Int64
     now: Instant
-    inline: InlineResult
+    inline: InlineResult | None = None
     consumed: tuple[Resolution, ...] = ()
+    scheduled: tuple[ScheduledStep, ...] = ()
+    cancelled: tuple[StepNumber, ...] = ()
 
 
 class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):

@@ -157,7 +157,7 @@ class SuspendedWorkflows:
             self._meters.advanced(key, event, stored.at)
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
-            if not is_next or workflow.signals or event.cancelled:
+            if not is_next or workflow.signals or event.cancelled or event.in_parts:
                 self._compare_soon(key)  # ends, or signals, may have come before
             elif workflow.is_due:
                 self._touch(key)

@@ -17,7 +17,6 @@ from penstock.events.envelope import new_id
 from penstock.events.job import JOB_EVENTS, JobCompleted, JobError, JobEvent
 from penstock.events.workflow import (
     INBOX_EVENTS,
-    InlineResult,
     Resolution,
     ScheduledStep,
     StepRecorded,
@@ -36,10 +35,11 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf
+from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
+from penstock.worker.running.suspensions import send_steps
 
 log = logging.getLogger("penstock.worker")
 
@@ -129,19 +129,18 @@ class WorkerSurroundings:
         self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
         return workflow_memo
 
-    def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
-    ) -> None:
+    def record_part(self, part: Part) -> None:
         event = StepRecorded(
             id=new_id(),
             job_id=self._job.id,
             source=self._joblog.source,
             number=(self.record.workflow or memo.EMPTY).inline_steps + 1,
-            now=now,
-            consumed=consumed,
-            inline=result,
+            **msgspec.structs.asdict(part),
         )
         self._in_loop(lambda: self._append(event))
+        if part.scheduled:
+            sender, source = self._dispatcher.sender, self._joblog.source
+            self._in_loop(lambda: send_steps(sender, self._job, part.scheduled, source))
 
     def _in_loop(self, ask: Callable[[], Awaitable[T]]) -> T:
         return asyncio.run_coroutine_threadsafe(self._patiently(ask), self._loop).result()

@@ -6,6 +6,7 @@ What a crash leaves out between the two, the orchestrator makes up for.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, PayloadTooLarge, WrongSequence, broker_time
 from penstock.events.envelope import whole_micros
-from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.events.workflow import ScheduledStep, WorkflowAdvanced, WorkflowBlocked
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
@@ -82,10 +83,17 @@ class Suspensions:
         """Dispatches the jobs that an advance scheduled; a job that exists is left as it is."""
         if not isinstance(event, WorkflowAdvanced) or not event.scheduled:
             return
-        events = step_events(job.id, event.scheduled, self._joblog.source)
-        with telemetry.within(job.trace):
-            answers = await self._sender.send_many(events, into_reserve=True)
-        for answer in answers:
-            if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
-                log.warning("workflow %s: a step waits for the reconciler: %s", job.id, answer)
-                return
+        await send_steps(self._sender, job, event.scheduled, self._joblog.source)
+
+
+async def send_steps(
+    sender: Sender, job: ClaimedJob, steps: Iterable[ScheduledStep], source: str
+) -> None:
+    """Dispatches the jobs of recorded steps, as far as the broker takes them now."""
+    events = step_events(job.id, steps, source)
+    with telemetry.within(job.trace):
+        answers = await sender.send_many(events, into_reserve=True)
+    for answer in answers:
+        if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
+            log.warning("workflow %s: a step waits for the reconciler: %s", job.id, answer)
+            return
