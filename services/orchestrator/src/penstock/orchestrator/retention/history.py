@@ -239,8 +239,8 @@ class History:
         stay, through = set(self.uncarried.names), part.through
         ahead = window.read(following)
         await self._unfinished.look_up(part, ahead)
-        found = window.living(part, ahead, stay, self._dead_letters_from(), self._is_needed)
-        jobs = await self._unfinished.without_forgotten(found)
+        living = window.living(part, ahead, stay, self._dead_letters_from(), self._is_needed)
+        jobs = await self._unfinished.without_forgotten(living)
         workflows = [name for name in part.workflows if name not in stay]
         too_large = await self._carry_jobs(jobs, through)
         await self._inbox_carrier.carry(part.inboxes, through)

@@ -36,8 +36,8 @@ class UnfinishedWorkflows:
     async def look_up(self, window: Window, ahead: Window) -> None:
         """Finds the owners of the steps in a window. Raises BusError."""
         names = {step[0] for job_id in window.members if (step := derived_ids.step(job_id))}
-        asked = [name for name in sorted(names) if not _is_graph_or_over(name, window, ahead)]
-        records = await bounded.gather(self._log.read, asked, _READ_AT_ONCE)
+        unclear = [name for name in sorted(names) if not _is_graph_or_over(name, window, ahead)]
+        records = await bounded.gather(self._log.read, unclear, _READ_AT_ONCE)
         self.owners = frozenset(record.id for record in records if record and may_go_on(record))
 
     def awaits(self, job_id: str) -> bool:
@@ -47,8 +47,8 @@ class UnfinishedWorkflows:
 
     async def without_forgotten(self, jobs: Iterable[Living]) -> list[Living]:
         """Those but for dead workflows whose dead letter is gone. Raises BusError."""
-        found = await bounded.gather(self._or_none, list(jobs), _READ_AT_ONCE)
-        return [one for one in found if one is not None]
+        kept = await bounded.gather(self._or_none, list(jobs), _READ_AT_ONCE)
+        return [one for one in kept if one is not None]
 
     async def _or_none(self, one: Living) -> Living | None:
         if not one.needs_letter:

@@ -165,8 +165,8 @@ class SuspendedWorkflows:
     def _see_carried(self, key: str, event: JobCarried, check_at: float) -> None:
         """The events that it takes the place of may have left the log unseen."""
         if event.workflow and event.state == State.SUSPENDED:
-            known, advances = self.unfinished.get(key), event.workflow.advances
-            if known is None or known.number < advances:
+            before, advances = self.unfinished.get(key), event.workflow.advances
+            if before is None or before.number < advances:
                 self.unfinished[key] = SuspendedWorkflow(event.changed_by, advances, check_at)
                 self._meters.suspended(key, event.function)
                 self._compare_soon(key)
