@@ -80,6 +80,7 @@ from penstock.events.worker import (
     WorkerStuck,
 )
 from penstock.events.workflow import (
+    InboxCarried,
     SignalReceived,
     StepRecorded,
     WorkflowAdvanced,
@@ -234,6 +235,9 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     StepRecorded: _recorded,
     WorkflowBlocked: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),
+    InboxCarried: lambda event: (
+        f"{len(event.signals)} signals, whose earlier events have left the log"
+    ),
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),
     BatchClosed: lambda _: "no more jobs from outside",
