@@ -139,15 +139,16 @@ async def parted(ctx: WorkflowContext, order: int) -> str:
 async def test_steps_of_an_advance_during_which_it_was_paused_wait(
     penstock: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store: Callable[..., Awaitable[bool]] = Suspensions.store_at_once
+    store: Callable[..., Awaitable[Any]] = Suspensions.store
 
-    async def pause_first(self: Suspensions, claimed: Any, event: Any, outcome: Any) -> bool:
-        await penstock.client.workflows.pause(claimed.id)
-        return await store(self, claimed, event, outcome)
+    async def pause_first(self: Suspensions, finished: Any) -> Any:
+        for claimed, _ in finished:
+            await penstock.client.workflows.pause(claimed.id)
+        return await store(self, finished)
 
     workflow_id = await penstock.client.dispatch(parted(order=7))
     with monkeypatch.context() as patched:
-        patched.setattr(Suspensions, "store_at_once", pause_first)
+        patched.setattr(Suspensions, "store", pause_first)
         await penstock.run_pending()
     view = await penstock.client.workflows.get(workflow_id)
     assert view.paused_at is not None

@@ -189,7 +189,13 @@ class GraphPaused(GraphEvent, frozen=True, kw_only=True, tag=True):
 
 
 class GraphResumed(GraphEvent, frozen=True, kw_only=True, tag=True):
-    """A paused graph goes on."""
+    """A paused graph goes on; one that is not paused is looked at again by the orchestrator.
+
+    Attributes:
+        reason: given by the person who resumed it.
+    """
+
+    reason: str = ""
 
 
 class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):

@@ -268,17 +268,29 @@ class Graphs:
         )
         return await self._change_running(event, "paused", is_needed=lambda it: not it.is_paused)
 
-    async def resume(self, graph_id: str) -> GraphRecord:
+    async def resume(
+        self, graph_id: str, reason: str = "", *, even_if_not_paused: bool = False
+    ) -> GraphRecord:
         """Lets a paused graph go on; one that is not paused stays as it is.
+
+        Args:
+            graph_id: of a graph that runs.
+            reason: for people.
+            even_if_not_paused: has the orchestrator look at one that is stuck again.
 
         Raises:
             NotFound, BusError
             JobRefused: it has ended, or is being cancelled; or it changed too quickly.
         """
         event = GraphResumed(
-            graph_id=graph_id, correlation_id=graph_id, source=self._dispatcher.source
+            graph_id=graph_id,
+            correlation_id=graph_id,
+            source=self._dispatcher.source,
+            reason=reason[:_MAX_REASON_LENGTH],
         )
-        return await self._change_running(event, "resumed", is_needed=lambda it: it.is_paused)
+        return await self._change_running(
+            event, "resumed", is_needed=lambda it: even_if_not_paused or it.is_paused
+        )
 
     async def _change_running(
         self, event: GraphEvent, done: str, is_needed: Callable[[GraphRecord], bool]

@@ -191,11 +191,16 @@ class Workflows:
 
         return await self._change(workflow_id, "paused", paused)
 
-    async def resume(self, workflow_id: str) -> WorkflowView:
+    async def resume(
+        self, workflow_id: str, reason: str = "", *, even_if_not_paused: bool = False
+    ) -> WorkflowView:
         """Lets a paused workflow go on: at once, if what it waits for came meanwhile.
 
         Args:
             workflow_id: of a workflow; one that is not paused stays as it is.
+            reason: for people.
+            even_if_not_paused: has the orchestrator read one that is stuck again, and make up for
+                what it lacks.
 
         Returns:
             The workflow as it is then.
@@ -206,7 +211,7 @@ class Workflows:
         """
 
         def resumed(record: JobRecord) -> WorkflowResumed | None:
-            if not record.is_paused:
+            if not record.is_paused and not even_if_not_paused:
                 return None
             is_ahead = record.available_at > broker_time(self._bus)
             return WorkflowResumed(
@@ -216,6 +221,7 @@ class Workflows:
                 queue=record.queue,
                 due_at=record.available_at if is_ahead else None,
                 function=record.function,
+                reason=reason[:_MAX_REASON_LENGTH],
             )
 
         return await self._change(workflow_id, "resumed", resumed)

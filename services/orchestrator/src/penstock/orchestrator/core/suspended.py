@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.events.workflow import ScheduledStep, WaitGroup, WorkflowAdvanced
 from penstock.jobs.workflows.coded.memo import goes_on
@@ -90,19 +89,12 @@ class SuspendedWorkflow:
         """The job of a step lives again."""
         self.ended.pop(n, None)
 
-    def see_all(
-        self, steps: Iterable[ScheduledStep], ended: Mapping[int, bool], signals: Iterable[str]
-    ) -> None:
-        """What is open, how it stands in the log, and which signals are unread."""
+    def see_all(self, steps: Collection[ScheduledStep], ended: Mapping[int, bool]) -> None:
+        """What is open, and how it stands in the log."""
         self.jobs, self.signals, self.ended = {}, {}, dict(ended)
         self.unseen = set()
         self._add(steps)
         self.unseen -= self.ended.keys()
-        unread = Counter(signals)
-        for n, name in sorted(self.signals.values()):
-            if unread[name] > 0:
-                unread[name] -= 1
-                self.ended[n] = True
 
     def paused(self, sequence: int) -> None:
         """It was paused: messages made before are void."""
