@@ -13,6 +13,8 @@ from penstock.events.workflow import (
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowMemo,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 
 
@@ -267,6 +269,8 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         workflow: what a workflow has recorded; None for any other job.
         wakes_at: when a suspended workflow goes on by itself.
         kind: as in JobDispatched.
+        paused_at: since when a workflow is paused; None where it is not.
+        pause_reason: as in WorkflowPaused.
     """
 
     queue: str
@@ -312,6 +316,8 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     workflow: WorkflowMemo | None = None
     wakes_at: Instant | None = None
     kind: str = ""
+    paused_at: Instant | None = None
+    pause_reason: str = ""
 
 
 JOB_EVENTS = Codec(
@@ -333,4 +339,6 @@ JOB_EVENTS = Codec(
     StepRecorded,
     StepsScheduled,
     WorkflowBlocked,
+    WorkflowPaused,
+    WorkflowResumed,
 )

@@ -18,6 +18,8 @@ MAX_STEPS = 10_000
 """Steps, timers and awaited signals of one workflow; the ids of its jobs have four digits."""
 MAX_KEY_LENGTH = 300
 MAX_SIGNAL_BYTES = 64_000
+MAX_INBOX_SIGNALS, MAX_INBOX_BYTES = 10_000, 8_000_000
+"""What a workflow may have unread when its signals leave the old end of the log."""
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
@@ -237,6 +239,37 @@ class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):
     function: str = ""
 
 
+class WorkflowPaused(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A client paused a workflow: no advance is started until it is resumed.
+
+    Queue messages and timers made before are void: their compare-and-set loses. An advance that
+    runs, and steps that were dispatched, go on to their end.
+
+    Attributes:
+        reason: given by the person who paused it.
+    """
+
+    reason: str = ""
+    function: str = ""
+
+
+class WorkflowResumed(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A paused workflow goes on, at once if what it waits for came meanwhile.
+
+    One that is not paused is read again by the orchestrator, which makes up for what it lacks.
+
+    Attributes:
+        queue: where it waits.
+        due_at: when its timer fires, as before; None where it has none, or that has passed.
+        reason: given by the person who resumed it.
+    """
+
+    queue: str
+    due_at: Instant | None = None
+    function: str = ""
+    reason: str = ""
+
+
 # --- its inbox ------------------------------------------------------------------------------------
 class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
     """A value was sent to a workflow. It is kept until the workflow waits for it.
@@ -256,4 +289,34 @@ class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
     signal_id: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
-INBOX_EVENTS = Codec(SignalReceived)
+class CarriedSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A signal whose event has left the log.
+
+    Attributes:
+        sequence: of that event.
+        value: MessagePack; empty for one that was consumed, of which only the id still counts.
+    """
+
+    sequence: Int64
+    signal: str
+    value: bytes = b""
+    signal_id: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+class InboxCarried(Event, frozen=True, kw_only=True, tag=True):
+    """Signals whose events leave the log, of a workflow that may still wait for them.
+
+    Nothing happened to the workflow. A signal that is in the log more than once counts once.
+    """
+
+    noun: ClassVar[str] = "workflow"
+    key_field: ClassVar[str] = "workflow_id"
+
+    workflow_id: str
+    signals: tuple[CarriedSignal, ...]
+
+
+INBOX_EVENTS = Codec(SignalReceived, InboxCarried)

@@ -25,7 +25,9 @@ from penstock.events.graph import (
     GraphCarried,
     GraphCompleted,
     GraphFailed,
+    GraphPaused,
     GraphReopened,
+    GraphResumed,
     GraphStarted,
     GraphStopping,
 )
@@ -80,12 +82,15 @@ from penstock.events.worker import (
     WorkerStuck,
 )
 from penstock.events.workflow import (
+    InboxCarried,
     ScheduledStep,
     SignalReceived,
     StepRecorded,
     StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.views.wording import clock, memory, seconds
 
@@ -235,7 +240,12 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
         else str(event.inline.key)
     ),
     WorkflowBlocked: lambda event: str(event.reason),
+    WorkflowPaused: lambda event: str(event.reason),
+    WorkflowResumed: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),
+    InboxCarried: lambda event: (
+        f"{len(event.signals)} signals, whose earlier events have left the log"
+    ),
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),
     BatchClosed: lambda _: "no more jobs from outside",
@@ -253,6 +263,8 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     GraphFailed: lambda event: str(event.reason),
     GraphCancelled: lambda event: str(event.reason),
     GraphReopened: lambda event: f"round {event.round}",
+    GraphPaused: lambda event: str(event.reason),
+    GraphResumed: lambda event: str(event.reason),
     ForecastMade: lambda event: (
         f"{len(event.mean_per_second)} steps of {seconds(event.step_seconds)} by {event.model}"
         f"{'; not used: ' if event.off else ''}{event.off}"

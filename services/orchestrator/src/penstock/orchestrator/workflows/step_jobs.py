@@ -18,6 +18,7 @@ from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 
@@ -40,14 +41,13 @@ class StepJobs:
 
     # --- reading ----------------------------------------------------------------------------------
     async def read(
-        self, key: str, steps: Iterable[ScheduledStep], life_from: int
+        self, key: str, steps: Iterable[ScheduledStep]
     ) -> tuple[dict[int, bool], list[ScheduledStep]]:
         """How the steps of a workflow stand in the log. Raises BusError.
 
         Args:
             key: id of the workflow.
             steps: those that are open.
-            life_from: sequence of the event that the workflow's life began with.
 
         Returns:
             Number of each step that has ended, and whether it completed; and the steps whose jobs
@@ -62,11 +62,12 @@ class StepJobs:
                 state = await self._batch_state(step_id)
                 if state is not None and state.ended:
                     ended[step.n] = state is BatchState.COMPLETED
-            elif (job := await self._log.read(step_id)) is not None:
-                if job.state.ended:
-                    ended[step.n] = job.state is State.COMPLETED
-            elif not await self._log.is_over(step_id, life_from):  # its end may have left the log
+                return
+            job = await self._log.read(step_id)
+            if job is None:  # what is awaited stays in the log as long as this waits for it
                 missing.append(step)
+            elif job.state.ended:
+                ended[step.n] = job.state is State.COMPLETED
 
         jobs = [step for step in steps if step.kind in ("job", "batch")]
         await bounded.gather(read_step, jobs, _AT_ONCE)
@@ -78,14 +79,13 @@ class StepJobs:
         except NotFound:
             return None
 
-    async def unread(self, key: str, workflow_memo: WorkflowMemo) -> list[str]:
-        """Names of the signals that a workflow has not taken note of. Raises BusError."""
+    async def unread(self, key: str, workflow_memo: WorkflowMemo) -> list[Signal]:
+        """The signals that a workflow has not taken note of. Raises BusError."""
         subject = self._subjects.events("workflow", key)
         events = await event_log.read_subject(
             self._bus, self._subjects.events_stream, subject, INBOX_EVENTS
         )
-        unread = inbox.unread(events, memo.consumed_signals(workflow_memo))
-        return [signal.name for signal in unread]
+        return inbox.unread(events, memo.consumed_signals(workflow_memo))
 
     # --- acting -----------------------------------------------------------------------------------
     async def dispatch(self, key: str, missing: Sequence[ScheduledStep]) -> None:

@@ -7,11 +7,12 @@ code again, which gives the same calls, and goes on: a job that exists is left a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
 
+from penstock.bus import bounded
 from penstock.events.workflow import Resolution, ScheduledStep
 from penstock.jobs import derived_ids
 from penstock.jobs.batches.batch_record import BatchState
@@ -24,6 +25,7 @@ from penstock.jobs.workflows.coded.nodes import Leaf
 from penstock.jobs.workflows.coded.results import end_of_batch
 
 _CALLS_AT_ONCE = 5_000
+_READS_AT_ONCE = 20
 
 
 class StepBatches:
@@ -79,7 +81,15 @@ class StepBatches:
         else:
             self._in_loop(partial(self._batches.close, batch_id))
 
-    async def end_of(self, step: ScheduledStep) -> tuple[int, Resolution] | None:
+    def read_ends(self, steps: Iterable[ScheduledStep]) -> list[Resolution]:
+        """How those of open steps ended that are batches and have, in the order of their ends."""
+        batches = [step for step in steps if step.kind == "batch"]
+        if not batches:
+            return []
+        ends = self._in_loop(lambda: bounded.gather(self._end_of, batches, _READS_AT_ONCE))
+        return [end for _, end in sorted(filter(None, ends), key=lambda end: end[0])]
+
+    async def _end_of(self, step: ScheduledStep) -> tuple[int, Resolution] | None:
         """How a batch ended, and where in the log; None while it has not. Raises BusError."""
         try:
             record = await self._batches.show(derived_ids.step_id(self._workflow_id, step.n))
