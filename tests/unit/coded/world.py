@@ -232,11 +232,22 @@ class World:
         return self._arrivals.next(open_steps, self.clock)
 
     def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
+        self,
+        now: datetime,
+        consumed: tuple[Resolution, ...],
+        result: InlineResult,
+        patches: tuple[str, ...],
     ) -> None:
         number = (self.record.workflow or memo.EMPTY).inline_steps + 1
         self._append(
-            StepRecorded(job_id="wf", number=number, now=now, consumed=consumed, inline=result)
+            StepRecorded(
+                job_id="wf",
+                number=number,
+                now=now,
+                consumed=consumed,
+                inline=result,
+                patches=patches,
+            )
         )
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:

@@ -31,6 +31,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord
@@ -63,6 +64,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
         "wait": (WaitGroup((0,)),),
     },
     WorkflowBlocked: {"queue": "reports", "reason": "renamed", "due_at": NOW},
+    WorkflowFixed: {"queue": "reports", "forgotten": ("charge",)},
 }
 
 EVENT_TYPES = tuple(_FIELDS)

@@ -7,7 +7,13 @@ import msgspec
 from penstock.events.envelope import Codec, Instant, Int64
 from penstock.events.job_event import JobError as JobError  # noqa: PLC0414 - for importers
 from penstock.events.job_event import JobEvent as JobEvent  # noqa: PLC0414
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
+from penstock.events.workflow import (
+    StepRecorded,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowMemo,
+)
 
 
 class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -261,6 +267,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         workflow: what a workflow has recorded; None for any other job.
         wakes_at: when a suspended workflow goes on by itself.
         kind: as in JobDispatched.
+        version: as in JobDispatched.
     """
 
     queue: str
@@ -306,6 +313,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     workflow: WorkflowMemo | None = None
     wakes_at: Instant | None = None
     kind: str = ""
+    version: Int64 = 0
 
 
 JOB_EVENTS = Codec(
@@ -326,4 +334,5 @@ JOB_EVENTS = Codec(
     WorkflowAdvanced,
     StepRecorded,
     WorkflowBlocked,
+    WorkflowFixed,
 )

@@ -132,6 +132,7 @@ class SyncWorkflows(Blocking):
     get = blocking(Workflows.get)
     list = blocking(Workflows.list)
     signal = blocking(Workflows.signal)
+    fix = blocking(Workflows.fix)
     cancel = blocking(Workflows.cancel)
 
 

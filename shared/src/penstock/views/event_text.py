@@ -84,6 +84,7 @@ from penstock.events.workflow import (
     StepRecorded,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
 )
 from penstock.views.wording import clock, memory, seconds
 
@@ -162,6 +163,16 @@ def _burning(event: PromiseBurning) -> str:
     return f"{event.pace}: {late} of {jobs} late, promised {promise}"
 
 
+def _fixed(event: Any) -> str:
+    done = [
+        *(f"forgets {key}" for key in event.forgotten[:_STEPS_SHOWN]),
+        *(["and further steps"] if len(event.forgotten) > _STEPS_SHOWN else []),
+        *([f"goes on with version {event.version}"] if event.version else []),
+        *(["what was recorded is accepted"] if event.accepts else []),
+    ]
+    return f"{', '.join(done)}{': ' if event.reason else ''}{event.reason}"
+
+
 def _held(event: PoolHeld) -> str:
     bounds = hold_bounds(event.at_least, event.at_most)
     return f"{bounds} until {clock(event.until)}{': ' if event.reason else ''}{event.reason}"
@@ -230,6 +241,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
         else str(event.inline.key)
     ),
     WorkflowBlocked: lambda event: str(event.reason),
+    WorkflowFixed: _fixed,
     SignalReceived: lambda event: str(event.signal),
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),

@@ -37,6 +37,7 @@ from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf
+from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
@@ -79,11 +80,13 @@ class Advances:
         """
         around: WorkerSurroundings = job.surroundings or self._surroundings(job)
         workflow_memo = around.begin()
+        kind, version = job.kind, workflow_memo.version
+        if isinstance(kind, WorkflowType) and version and kind.serving(version) is not kind:
+            return Blocked(kind.why_not(version), around.whole_record())
         try:
-            outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
+            outcome = advance(kind.function, job.arguments, job.id, workflow_memo, around)
         except Diverged as difference:
-            reason = f"{job.payload.function}: {difference}"
-            return Blocked(reason)
+            return Blocked(f"{job.payload.function}: {difference}", around.whole_record())
         if isinstance(outcome, Ended):
             return outcome.value
         return Suspended(outcome, workflow_memo.advances + 1, around.record)
@@ -129,8 +132,16 @@ class WorkerSurroundings:
         self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
         return workflow_memo
 
+    def whole_record(self) -> JobRecord:
+        """The job by all its events; of those that suspended it only some are read at first."""
+        return self._in_loop(lambda: own_record(self._joblog, self._job))
+
     def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
+        self,
+        now: datetime,
+        consumed: tuple[Resolution, ...],
+        result: InlineResult,
+        patches: tuple[str, ...],
     ) -> None:
         event = StepRecorded(
             id=new_id(),
@@ -140,6 +151,8 @@ class WorkerSurroundings:
             now=now,
             consumed=consumed,
             inline=result,
+            version=self._job.kind.version,
+            patches=patches,
         )
         self._in_loop(lambda: self._append(event))
 
@@ -201,7 +214,7 @@ class WorkerSurroundings:
         event = event_log.read_event(last, JOB_EVENTS) if last else None
         if last is None or not isinstance(event, WorkflowAdvanced):
             return None
-        if (event.number, event.inline_steps) != (advances, inline_steps):
+        if (event.number, event.inline_steps) != (advances, inline_steps) or event.fixes:
             return None
         if (advances, inline_steps) == (1, 0):
             return memo.advanced(memo.EMPTY, event)

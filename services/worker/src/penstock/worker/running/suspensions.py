@@ -6,8 +6,6 @@ What a crash leaves out between the two, the orchestrator makes up for.
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
-from typing import Any
 
 import msgspec
 
@@ -18,14 +16,12 @@ from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
+from penstock.jobs.workflows.coded.blocking import blocked
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.outcome import Outcome, Suspended
+from penstock.worker.running.outcome import Blocked, Outcome, Suspended
 
 log = logging.getLogger("penstock.worker")
-
-BLOCKED_SECONDS = 60.0
-"""A blocked workflow is offered again after it: other workers may have other code by then."""
 
 
 class Suspensions:
@@ -36,24 +32,25 @@ class Suspensions:
 
     def event(self, job: ClaimedJob, outcome: Outcome) -> WorkflowAdvanced | WorkflowBlocked:
         """What is recorded of an advance that did not end its workflow."""
-        about: dict[str, Any] = {
-            "job_id": job.id,
-            "source": self._joblog.source,
-            "queue": job.queue,
-            "function": job.payload.function,
-        }
-        if isinstance(outcome.verdict, Suspended):
+        verdict = outcome.verdict
+        if isinstance(verdict, Suspended):
+            workflow = verdict.record.workflow
             return WorkflowAdvanced(
-                number=outcome.verdict.number,
+                job_id=job.id,
+                source=self._joblog.source,
+                queue=job.queue,
+                function=job.payload.function,
+                number=verdict.number,
                 run_seconds=whole_micros(outcome.run_seconds),
-                inline_steps=outcome.verdict.inline_steps,
-                **msgspec.structs.asdict(outcome.verdict.suspension),
-                **about,
+                inline_steps=verdict.inline_steps,
+                version=job.kind.version,
+                fixes=workflow.fixes if workflow else 0,
+                **msgspec.structs.asdict(verdict.suspension),
             )
-        reason = str(outcome.verdict)[:4_000]
-        log.error("workflow %s is blocked: %s", job.id, reason)
-        due_at = broker_time(self._bus) + timedelta(seconds=BLOCKED_SECONDS)
-        return WorkflowBlocked(reason=reason, due_at=due_at, **about)
+        assert isinstance(verdict, Blocked)
+        log.error("workflow %s is blocked: %s", job.id, verdict)
+        source, now = self._joblog.source, broker_time(self._bus)
+        return blocked(verdict.record, str(verdict), source=source, now=now)
 
     async def store_at_once(
         self, job: ClaimedJob, event: WorkflowAdvanced | WorkflowBlocked, outcome: Outcome

@@ -35,9 +35,20 @@ class Surroundings(Protocol):
         ...
 
     def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
+        self,
+        now: datetime,
+        consumed: tuple[Resolution, ...],
+        result: InlineResult,
+        patches: tuple[str, ...],
     ) -> None:
-        """Stores the end of an inline step before the workflow sees it."""
+        """Stores the end of an inline step before the workflow sees it.
+
+        Args:
+            now: the time that the code saw.
+            consumed: what it took note of since the last recording.
+            result: of the step.
+            patches: names that it first asked about since the last recording.
+        """
         ...
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
@@ -71,7 +82,7 @@ def advance(
         while not isinstance(state, Ended):
             if isinstance(state, Calls):
                 result = _call(state.key, state.command)
-                around.record_step(driver.now, driver.consumed, result)
+                around.record_step(driver.now, driver.consumed, result, driver.patches)
                 state = driver.record(result, around.now())
             elif (resolution := around.next_end(driver.open)) is not None:
                 state = driver.resolve(resolution)

@@ -50,6 +50,7 @@ class Suspension(msgspec.Struct, frozen=True):
     wait: tuple[WaitGroup, ...]
     due_at: datetime | None
     status: Status
+    patches: tuple[str, ...] = ()
 
 
 class Scope:
