@@ -23,11 +23,9 @@ import msgspec
 from penstock.events.workflow import (
     MAX_PATCH_LENGTH,
     MAX_PATCHES,
-    MAX_STEPS,
     InlineResult,
     MemoEntry,
     Resolution,
-    ScheduledStep,
     Status,
     WaitGroup,
     WorkflowMemo,
@@ -35,7 +33,7 @@ from penstock.events.workflow import (
 from penstock.jobs.errors import StepFailed, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import fitting, results
-from penstock.jobs.workflows.coded.commands import Command, Join, Part, RunInline, RunJob
+from penstock.jobs.workflows.coded.commands import Awaited, Command, Join, RunInline, RunJob
 from penstock.jobs.workflows.coded.foreign_await import foreign_await, without_loop
 from penstock.jobs.workflows.coded.nodes import (
     Branch,
@@ -45,14 +43,13 @@ from penstock.jobs.workflows.coded.nodes import (
     JoinNode,
     Leaf,
     Node,
+    Part,
     Quiet,
     Scope,
     Suspension,
     groups,
 )
-
-Encode = Callable[[int, RunJob[Any]], bytes]
-"""The encoded call of the job of a step, by its number."""
+from penstock.jobs.workflows.coded.unrecorded import Encode, Unrecorded
 
 
 class Driver:
@@ -79,11 +76,8 @@ class Driver:
         self._open: dict[str, Leaf] = {}
         self._inline: deque[Leaf] = deque()
         self._ready: deque[Callable[[], None]] = deque()
-        self._consumed: list[Resolution] = []
-        self._given_up: list[int] = []
-        self._count = memo.next_number
+        self._unrecorded = Unrecorded(memo.next_number)
         self._patches = dict.fromkeys(memo.patches, True)
-        self._new_patches: list[str] = []
         self._is_replaying = bool(memo.entries)
         self._root = Branch(None, make(self), self.scope)
         self._ready.append(partial(self._step, self._root, None))
@@ -130,8 +124,7 @@ class Driver:
         Args:
             now: the time from then on.
         """
-        self._consumed.clear()
-        self._new_patches.clear()
+        self._unrecorded.clear_consumed()
         self.now = now
         self._return_inline(self._inline[0], result)
         return self.go_on()
@@ -139,12 +132,12 @@ class Driver:
     @property
     def consumed(self) -> tuple[Resolution, ...]:
         """What was noted since the last recording."""
-        return tuple(self._consumed)
+        return self._unrecorded.consumed
 
     @property
     def patches(self) -> tuple[str, ...]:
         """Names that were first asked about since the last recording, and are new to it."""
-        return tuple(self._new_patches)
+        return self._unrecorded.patches
 
     def patched(self, name: str) -> bool:
         """See :meth:`WorkflowContext.patched`. Raises WorkflowError."""
@@ -156,37 +149,46 @@ class Driver:
                 )
             self._patches[name] = not self._is_replaying
             if not self._is_replaying:
-                self._new_patches.append(name)
+                self._unrecorded.patch(name)
         return self._patches[name]
 
-    def suspend(self, encode: Encode) -> Suspension:
-        """What is to be recorded when it is quiet. Raises WorkflowError, PayloadTooLarge."""
-        scheduled = []
-        for leaf in self._open.values():
-            if leaf.n is not None:
-                continue
-            n = self._number(leaf)
-            payload = encode(n, leaf.command) if isinstance(leaf.command, RunJob) else b""
-            scheduled.append(
-                ScheduledStep(
-                    n=n,
-                    key=leaf.key,
-                    kind=leaf.kind,
-                    digest=leaf.digest,
-                    payload=payload,
-                    due_at=leaf.due_at,
-                )
-            )
+    @property
+    def is_full(self) -> bool:
+        """Whether what was noted is to be recorded, by :meth:`suspend`, before more is."""
+        return self._unrecorded.is_full
+
+    def suspend(self, encode: Encode) -> Suspension | Part:
+        """What is to be recorded when it is quiet.
+
+        Returns:
+            A part where one event does not hold all; what follows is asked for after
+            :meth:`recorded`.
+
+        Raises:
+            WorkflowError, PayloadTooLarge
+        """
+        unrecorded = self._unrecorded
+        to_record = [leaf for leaf in self._open.values() if leaf.n is None]
+        scheduled = unrecorded.schedule(to_record, encode)
+        consumed, given_up = unrecorded.consumed, unrecorded.given_up
+        if len(scheduled) < len(to_record) or unrecorded.is_full:
+            return Part(self.now, consumed, scheduled, given_up, patches=unrecorded.patches)
         return Suspension(
             now=self.now,
-            consumed=self.consumed,
-            scheduled=tuple(scheduled),
-            cancelled=tuple(self._given_up),
+            consumed=consumed,
+            scheduled=scheduled,
+            cancelled=given_up,
             wait=tuple(WaitGroup(*group) for group in groups(self._root)),
             due_at=self._due_at(),
             status=self.status,
-            patches=self.patches,
+            in_parts=unrecorded.in_parts,
+            patches=unrecorded.patches,
         )
+
+    def recorded(self) -> None:
+        """A part was recorded."""
+        self._unrecorded.clear()
+        self._unrecorded.in_parts = True
 
     def close(self) -> None:
         """Ends the coroutines; what they do then has no effect."""
@@ -205,14 +207,13 @@ class Driver:
         if entry.inline is not None:
             leaf = fitting.inline_leaf(self._inline, entry.inline, terms)
             self._return_inline(leaf, entry.inline)
+            self._unrecorded.clear_consumed()
         else:
             fitting.check_no_inline(self._inline, fitting.what(entry), terms)
-            calls = fitting.scheduled_leaves(entry.scheduled, self._open.values(), terms)
-            for leaf, step in calls:
-                leaf.n, leaf.due_at = step.n, step.due_at
-                self._count = max(self._count, step.n + 1)
-            self._given_up.clear()
-        self._consumed.clear()
+            for leaf, step in fitting.scheduled_leaves(entry, self._open.values(), terms):
+                self._unrecorded.number(leaf, step.n)
+                leaf.due_at = step.due_at
+            self._unrecorded.clear()
 
     # --- running ----------------------------------------------------------------------------------
     def _run(self) -> None:
@@ -244,7 +245,7 @@ class Driver:
             branch.work.close()
             self._end(branch, None, error)
 
-    def _begin(self, part: Part, parent: Node, scope: Scope) -> Node:
+    def _begin(self, part: Awaited, parent: Node, scope: Scope) -> Node:
         if isinstance(part, Call):
             part = RunJob(results.short_name(part.job.name), part)
         if inspect.iscoroutine(part):
@@ -283,7 +284,7 @@ class Driver:
     # --- ends -------------------------------------------------------------------------------------
     def _consume(self, resolution: Resolution) -> None:
         leaf = self._open.pop(resolution.key)
-        self._consumed.append(resolution)
+        self._unrecorded.consume(resolution)
         try:
             value = results.value(leaf.command, resolution)
         except Exception as error:
@@ -333,7 +334,7 @@ class Driver:
         match node:
             case Leaf():
                 if self._open.pop(node.key, None) and node.n is not None:
-                    self._given_up.append(node.n)
+                    self._unrecorded.give_up(node.n)
                 if node in self._inline:
                     self._inline.remove(node)
             case Branch():
@@ -355,12 +356,6 @@ class Driver:
             ) from error
 
     # --- suspending -------------------------------------------------------------------------------
-    def _number(self, leaf: Leaf) -> int:
-        if self._count >= MAX_STEPS:
-            raise WorkflowError(f"a workflow has at most {MAX_STEPS:,} steps, timers and signals")
-        leaf.n, self._count = self._count, self._count + 1
-        return leaf.n
-
     def _due_at(self) -> datetime | None:
         """The first time at which a group may have ended for its times alone."""
         by_number = {leaf.n: leaf.due_at for leaf in self._open.values()}

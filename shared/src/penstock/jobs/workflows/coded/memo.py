@@ -80,11 +80,18 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
 
 
 def recorded(memo: WorkflowMemo | None, event: StepRecorded) -> WorkflowMemo:
-    """The memo after an inline step."""
+    """The memo after an inline step, or a part of a schedule."""
     memo = memo or EMPTY
     if event.number != memo.inline_steps + 1:
         return memo
-    entry = MemoEntry(now=event.now, consumed=event.consumed, inline=event.inline)
+    entry = MemoEntry(
+        now=event.now,
+        consumed=event.consumed,
+        scheduled=event.scheduled,
+        cancelled=event.cancelled,
+        inline=event.inline,
+        is_part=event.inline is None,
+    )
     return msgspec.structs.replace(
         memo,
         entries=(*memo.entries, entry),
@@ -129,11 +136,11 @@ def fixed(memo: WorkflowMemo, event: WorkflowFixed) -> WorkflowMemo:
 
 
 def _without(entry: MemoEntry, keys: frozenset[str]) -> MemoEntry:
-    gone = {step.n for step in entry.scheduled if step.key in keys}
+    dropped = {step.n for step in entry.scheduled if step.key in keys}
     return msgspec.structs.replace(
         entry,
         consumed=tuple(one for one in entry.consumed if one.key not in keys),
-        scheduled=tuple(step for step in entry.scheduled if step.n not in gone),
+        scheduled=tuple(step for step in entry.scheduled if step.n not in dropped),
         inline=None if entry.inline and entry.inline.key in keys else entry.inline,
     )
 
