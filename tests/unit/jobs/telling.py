@@ -32,6 +32,8 @@ from penstock.events.workflow import (
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord
@@ -65,6 +67,8 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     },
     WorkflowBlocked: {"queue": "reports", "reason": "renamed", "due_at": NOW},
     WorkflowFixed: {"queue": "reports", "forgotten": ("charge",)},
+    WorkflowPaused: {"reason": "wrong day"},
+    WorkflowResumed: {"queue": "reports"},
 }
 
 EVENT_TYPES = tuple(_FIELDS)

@@ -13,6 +13,8 @@ from penstock.events.workflow import (
     WorkflowBlocked,
     WorkflowFixed,
     WorkflowMemo,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 
 
@@ -268,6 +270,8 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         wakes_at: when a suspended workflow goes on by itself.
         kind: as in JobDispatched.
         version: as in JobDispatched.
+        paused_at: since when a workflow is paused; None where it is not.
+        pause_reason: as in WorkflowPaused.
     """
 
     queue: str
@@ -314,6 +318,8 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     wakes_at: Instant | None = None
     kind: str = ""
     version: Int64 = 0
+    paused_at: Instant | None = None
+    pause_reason: str = ""
 
 
 JOB_EVENTS = Codec(
@@ -335,4 +341,6 @@ JOB_EVENTS = Codec(
     StepRecorded,
     WorkflowBlocked,
     WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )

@@ -275,6 +275,37 @@ class WorkflowFixed(JobEvent, frozen=True, kw_only=True, tag=True):
     function: str = ""
 
 
+class WorkflowPaused(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A client paused a workflow: no advance is started until it is resumed.
+
+    Queue messages and timers made before are void: their compare-and-set loses. An advance that
+    runs, and steps that were dispatched, go on to their end.
+
+    Attributes:
+        reason: given by the person who paused it.
+    """
+
+    reason: str = ""
+    function: str = ""
+
+
+class WorkflowResumed(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A paused workflow goes on, at once if what it waits for came meanwhile.
+
+    One that is not paused is read again by the orchestrator, which makes up for what it lacks.
+
+    Attributes:
+        queue: where it waits.
+        due_at: when its timer fires, as before; None where it has none, or that has passed.
+        reason: given by the person who resumed it.
+    """
+
+    queue: str
+    due_at: Instant | None = None
+    function: str = ""
+    reason: str = ""
+
+
 # --- its inbox ------------------------------------------------------------------------------------
 class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
     """A value was sent to a workflow. It is kept until the workflow waits for it.

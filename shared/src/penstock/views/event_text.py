@@ -25,7 +25,9 @@ from penstock.events.graph import (
     GraphCarried,
     GraphCompleted,
     GraphFailed,
+    GraphPaused,
     GraphReopened,
+    GraphResumed,
     GraphStarted,
     GraphStopping,
 )
@@ -86,6 +88,8 @@ from penstock.events.workflow import (
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.views.wording import clock, memory, seconds
 
@@ -246,6 +250,8 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     StepRecorded: _recorded,
     WorkflowBlocked: lambda event: str(event.reason),
     WorkflowFixed: _fixed,
+    WorkflowPaused: lambda event: str(event.reason),
+    WorkflowResumed: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),
     InboxCarried: lambda event: (
         f"{len(event.signals)} signals, whose earlier events have left the log"
@@ -267,6 +273,8 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     GraphFailed: lambda event: str(event.reason),
     GraphCancelled: lambda event: str(event.reason),
     GraphReopened: lambda event: f"round {event.round}",
+    GraphPaused: lambda event: str(event.reason),
+    GraphResumed: lambda event: str(event.reason),
     ForecastMade: lambda event: (
         f"{len(event.mean_per_second)} steps of {seconds(event.step_seconds)} by {event.model}"
         f"{'; not used: ' if event.off else ''}{event.off}"

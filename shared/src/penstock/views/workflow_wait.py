@@ -21,6 +21,8 @@ def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
         view: a workflow.
         now: what "since" is measured to.
     """
+    if view.paused_at is not None:
+        yield from _paused(view, now)
     match view.state:
         case State.SUSPENDED if view.blocked:
             yield from _blocked(view, now)
@@ -37,6 +39,14 @@ def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
             yield from _queued(view, now)
 
 
+def _paused(view: WorkflowView, now: datetime) -> Iterator[str]:
+    assert view.paused_at is not None
+    age = wording.seconds(max(0.0, (now - view.paused_at).total_seconds()))
+    reason = f": {view.pause_reason}" if view.pause_reason else ""
+    yield f"It is paused since {wording.clock(view.paused_at)} ({age}){reason}."
+    yield f"'penstock workflow resume {view.id}' lets it go on; until then:"
+
+
 def _ended(view: WorkflowView) -> Iterator[str]:
     record = view.job.record
     yield f"It is {view.state} since {wording.clock(record.finished_at)}; it waits for nothing."
@@ -51,7 +61,9 @@ def _ended(view: WorkflowView) -> Iterator[str]:
 
 def _queued(view: WorkflowView, now: datetime) -> Iterator[str]:
     record = view.job.record
-    if record.available_at > now:
+    if view.paused_at is not None:
+        yield "Its code runs next when it is resumed."
+    elif record.available_at > now:
         yield f"Its next run is due at {wording.clock(record.available_at)}."
     else:
         age = wording.seconds((now - record.available_at).total_seconds())
@@ -84,7 +96,7 @@ def _suspended(view: WorkflowView, now: datetime) -> Iterator[str]:
     if len(waiting) > _MOST_STEPS:
         yield f"{len(waiting) - _MOST_STEPS} further steps have not ended."
     ended = {step.key for step in view.steps if step.outcome != "waiting"}
-    if any(ended.issuperset(group) for group in view.wait):
+    if view.paused_at is None and any(ended.issuperset(group) for group in view.wait):
         yield (
             "What it waits for has ended: the orchestrator lets it go on within a second. If it "
             "does not, see 'penstock health'."

@@ -229,6 +229,8 @@ def follow_up(
     subjects: Subjects, record: JobRecord, now: datetime, trace: Mapping[str, str]
 ) -> Outgoing | None:
     """What must exist outside the event log for a job in this state; None for nothing."""
+    if record.is_paused:
+        return None  # the client that resumes it stores one
     if record.state is State.SUSPENDED and record.wakes_at is None:
         return None  # the orchestrator stores it once what the workflow waits for has ended
     later = (State.SCHEDULED, State.RETRYING, State.SUSPENDED)

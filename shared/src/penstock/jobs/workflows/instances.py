@@ -13,12 +13,18 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus, Outgoing, broker_time
 from penstock.events.envelope import encode
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import MAX_SIGNAL_BYTES, SignalReceived
+from penstock.events.workflow import (
+    MAX_SIGNAL_BYTES,
+    SignalReceived,
+    WorkflowPaused,
+    WorkflowResumed,
+)
 from penstock.jobs.errors import JobRefused
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import State
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
 from penstock.jobs.workflows.fixing import Fix, fix
@@ -27,6 +33,7 @@ from penstock.jobs.workflows.step_view import StepView
 from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
 
 _AT_ONCE = 100
+_MAX_REASON_LENGTH = 1_000
 
 Look = Callable[[str], Awaitable[JobView]]
 Cancel = Callable[[str, str], Awaitable[JobView]]
@@ -77,6 +84,7 @@ class Workflows:
         *,
         state: State | None = None,
         blocked: bool = False,
+        paused: bool = False,
         function: str = "",
         waiting_longer: timedelta | None = None,
         limit: int = DEFAULT_LIMIT,
@@ -86,6 +94,7 @@ class Workflows:
         Args:
             state: as they are now.
             blocked: only those whose code does not fit what they recorded.
+            paused: only those that are paused, the latest first, however long ago that was.
             function: registered name.
             waiting_longer: only suspended ones that last went on so long ago, those first that
                 wait longest; found however far back that was. Else those that changed last come
@@ -100,8 +109,14 @@ class Workflows:
         """
         since = None if waiting_longer is None else broker_time(self._bus) - waiting_longer
         wanted = WorkflowQuery(
-            state=state, function=function, is_blocked=blocked, waiting_since=since
+            state=state,
+            function=function,
+            is_blocked=blocked,
+            is_paused=paused,
+            waiting_since=since,
         )
+        if paused:
+            return await listing.paused(self._bus, self._subjects, wanted, self._look, limit)
         if since is None:
             return await listing.newest(self._bus, self._subjects, wanted, limit)
         return await listing.longest_waiting(self._bus, self._subjects, wanted, self._look, limit)
@@ -181,6 +196,92 @@ class Workflows:
         wanted = Fix(forget=tuple(forget), version=version, accept=accept, reason=reason)
         await fix(self._log, self._look, self._cancel, workflow_id, wanted)
         return await self.get(workflow_id)
+
+    async def pause(self, workflow_id: str, reason: str = "") -> WorkflowView:
+        """Pauses a workflow that has not ended: no advance is started until it is resumed.
+
+        An advance that runs, and steps that were dispatched, go on to their end; what they lead to,
+        timers and signals are taken note of when it is resumed.
+
+        Args:
+            workflow_id: of a workflow; one that is paused already stays as it is.
+            reason: for people.
+
+        Returns:
+            The workflow as it is then.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: it has ended, and how; it is another kind of job; or it changes too quickly.
+        """
+
+        def paused(record: JobRecord) -> WorkflowPaused | None:
+            if record.is_paused:
+                return None
+            return WorkflowPaused(
+                job_id=workflow_id,
+                correlation_id=workflow_id,
+                source=self._log.source,
+                reason=reason[:_MAX_REASON_LENGTH],
+                function=record.function,
+            )
+
+        return await self._change(workflow_id, "paused", paused)
+
+    async def resume(
+        self, workflow_id: str, reason: str = "", *, even_if_not_paused: bool = False
+    ) -> WorkflowView:
+        """Lets a paused workflow go on: at once, if what it waits for came meanwhile.
+
+        Args:
+            workflow_id: of a workflow; one that is not paused stays as it is.
+            reason: for people.
+            even_if_not_paused: has the orchestrator read one that is stuck again, and make up for
+                what it lacks.
+
+        Returns:
+            The workflow as it is then.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: it has ended, and how; it is another kind of job; or it changes too quickly.
+        """
+
+        def resumed(record: JobRecord) -> WorkflowResumed | None:
+            if not record.is_paused and not even_if_not_paused:
+                return None
+            is_ahead = record.available_at > broker_time(self._bus)
+            return WorkflowResumed(
+                job_id=workflow_id,
+                correlation_id=workflow_id,
+                source=self._log.source,
+                queue=record.queue,
+                due_at=record.available_at if is_ahead else None,
+                function=record.function,
+                reason=reason[:_MAX_REASON_LENGTH],
+            )
+
+        return await self._change(workflow_id, "resumed", resumed)
+
+    async def _change(
+        self,
+        workflow_id: str,
+        done: str,
+        event_for: Callable[[JobRecord], WorkflowPaused | WorkflowResumed | None],
+    ) -> WorkflowView:
+        async def change(view: WorkflowView) -> WorkflowView | None:
+            if view.state.ended:
+                raise JobRefused(f"workflow {workflow_id} cannot be {done}: it is {view.state}")
+            if (event := event_for(view.job.record)) is None:
+                return view
+            record = await self._log.append_if(view.job.record, event)
+            if record is None:
+                return None
+            await self._log.follow_up(record, await self._log.dispatch_trace(workflow_id))
+            return await self.get(workflow_id)
+
+        what = f"workflow {workflow_id}"
+        return await compare_and_set(lambda: self.get(workflow_id), change, what)
 
     async def cancel(self, workflow_id: str, reason: str = "cancelled by a client") -> WorkflowView:
         """Cancels a workflow that has not ended; the orchestrator cancels its steps.

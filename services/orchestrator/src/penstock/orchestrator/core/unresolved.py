@@ -101,6 +101,8 @@ AWAITED = {
     "JobCancelled": None,
     "WorkflowAdvanced": None,
     "WorkflowBlocked": None,
+    "WorkflowPaused": None,
+    "WorkflowResumed": Awaits.QUEUE_MESSAGE,
 }
 """What each event calls for; None: it shows that what was called for before has had its effect.
 

@@ -135,6 +135,8 @@ class Postponer:
         event = replace(event, due_at=max(due, event.due_at or due))
         message = self._joblog.outgoing(event, record.sequence, trace)
         record = lifecycle.evolve(record, event, await self._bus.append(message))
+        if record.is_paused:
+            return
         schedule = queue_messages.scheduled(self._joblog.subjects, record, trace)
         await self._bus.append(replace(schedule, headers={**schedule.headers, **headers}))
 

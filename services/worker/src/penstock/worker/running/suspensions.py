@@ -124,6 +124,20 @@ class Suspensions:
         except BusError as error:
             log.warning("workflow %s: its timer waits for the reconciler: %s", job.id, error)
 
+    async def dispatch_steps_unless_paused(self, advance: Advance) -> None:
+        """The same where a client may have paused the workflow while the advance ran.
+
+        The orchestrator dispatches the steps of a paused one when it is resumed.
+        """
+        job = advance.job
+        try:
+            record = await self._joblog.read(job.id)
+        except BusError as error:
+            log.warning("workflow %s: its steps wait for the reconciler: %s", job.id, error)
+            return
+        if record is not None and not record.is_paused:
+            await self.dispatch_steps([advance])
+
     async def dispatch_steps(self, advances: Sequence[Advance]) -> None:
         """Dispatches the jobs that they scheduled; a job that exists is left as it is."""
         by_trace: dict[str, list[tuple[ClaimedJob, Iterable[ScheduledStep]]]] = {}
