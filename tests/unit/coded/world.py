@@ -21,11 +21,8 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
-    InlineResult,
     Resolution,
     SignalReceived,
-    StepRecorded,
-    StepsScheduled,
     WorkflowAdvanced,
 )
 from penstock.jobs import lifecycle
@@ -237,17 +234,9 @@ class World:
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         return self._arrivals.next(open_steps, self.clock)
 
-    def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
-    ) -> None:
-        number = (self.record.workflow or memo.EMPTY).inline_steps + 1
-        self._append(
-            StepRecorded(job_id="wf", number=number, now=now, consumed=consumed, inline=result)
-        )
-
     def record_part(self, part: Part) -> None:
         number = (self.record.workflow or memo.EMPTY).inline_steps + 1
-        self._append(StepsScheduled(job_id="wf", number=number, **msgspec.structs.asdict(part)))
+        self._append(part.event({"job_id": "wf", "number": number}))
 
     def is_begun(self, batch: Leaf) -> bool:
         return batch.key in self.jobs

@@ -32,6 +32,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowPaused,
     WorkflowResumed,
 )
@@ -67,6 +68,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
         "wait": (WaitGroup((0,)),),
     },
     WorkflowBlocked: {"queue": "reports", "reason": "renamed", "due_at": NOW},
+    WorkflowFixed: {"queue": "reports", "forgotten": ("charge",)},
     WorkflowPaused: {"reason": "wrong day"},
     WorkflowResumed: {"queue": "reports"},
 }

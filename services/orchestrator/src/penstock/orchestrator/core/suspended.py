@@ -18,6 +18,8 @@ class SuspendedWorkflow:
         number: of that advance.
         inline_steps: how many it has recorded.
         queue: where it waits to go on; empty where that must be read.
+        version: of the code that it is to go on with; 0 for the newest.
+        fixes: how often an operator changed what it goes on from.
         wait: what it waits for.
         parts: how many parts of what it waits for were seen.
         jobs: number of each open step that is a job or batch, by key.
@@ -35,6 +37,7 @@ class SuspendedWorkflow:
     def __init__(self, sequence: int, number: int, check_at: float) -> None:
         self.sequence, self.number, self.check_at = sequence, number, check_at
         self.inline_steps, self.queue = 0, ""
+        self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
         self.parts = 0
         self.jobs: dict[str, int] = {}
@@ -57,6 +60,7 @@ class SuspendedWorkflow:
         self.sequence, self.number, self.wait = sequence, event.number, event.wait
         self.check_at, self.checks, self.is_woken = check_at, 0, False
         self.inline_steps, self.queue = event.inline_steps, event.queue
+        self.version, self.fixes = event.version, event.fixes
         self._note(event)
         given_up = set(event.cancelled)
         for key in [key for key, n in self.jobs.items() if n in given_up]:

@@ -9,13 +9,10 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
-import msgspec
-
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import new_id
 from penstock.events.workflow import (
     INBOX_EVENTS,
-    InlineResult,
     Resolution,
     StepRecorded,
     StepsScheduled,
@@ -34,6 +31,7 @@ from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part
+from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
@@ -87,11 +85,13 @@ class Advances:
             self._bus, self._joblog, self._client, self._loop, self._reader, job
         )
         workflow_memo = around.begin()
+        kind, version = job.kind, workflow_memo.version
+        if isinstance(kind, WorkflowType) and version and kind.serving(version) is not kind:
+            return Blocked(kind.why_not(version), around.whole_record())
         try:
-            outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
+            outcome = advance(kind.function, job.arguments, job.id, workflow_memo, around)
         except Diverged as difference:
-            reason = f"{job.payload.function}: {difference}"
-            return Blocked(reason)
+            return Blocked(f"{job.payload.function}: {difference}", around.whole_record())
         if isinstance(outcome, Ended):
             return outcome.value
         return Suspended(outcome, workflow_memo.advances + 1, around.record)
@@ -143,20 +143,20 @@ class WorkerSurroundings:
         self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
         return workflow_memo
 
-    def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
-    ) -> None:
-        event = StepRecorded(
-            number=self._next_number(), now=now, consumed=consumed, inline=result, **self._about()
-        )
-        self._in_loop(lambda: self._append(event))
+    def whole_record(self) -> JobRecord:
+        """The job by all its events; of those that suspended it only some are read at first."""
+        return self._in_loop(lambda: own_record(self._joblog, self._job))
 
     def record_part(self, part: Part) -> None:
-        event = StepsScheduled(
-            number=self._next_number(), **msgspec.structs.asdict(part), **self._about()
-        )
-        self._in_loop(lambda: self._append(event))
-        if not self.record.is_paused:  # else the orchestrator does, when it is resumed
+        about: dict[str, Any] = {
+            "id": new_id(),
+            "job_id": self._job.id,
+            "source": self._joblog.source,
+            "number": (self.record.workflow or memo.EMPTY).inline_steps + 1,
+            "version": self._job.kind.version,
+        }
+        self._in_loop(lambda: self._append(part.event(about)))
+        if part.scheduled and not self.record.is_paused:  # else the orchestrator does later
             sender, steps = self._client.dispatcher.sender, [(self._job, part.scheduled)]
             self._in_loop(lambda: send_steps(sender, steps, self._joblog.source))
 
@@ -165,12 +165,6 @@ class WorkerSurroundings:
 
     def begin_batch(self, batch: Leaf, calls: Iterator[Call]) -> None:
         self._batches.begin(batch, calls)
-
-    def _next_number(self) -> int:
-        return (self.record.workflow or memo.EMPTY).inline_steps + 1
-
-    def _about(self) -> dict[str, Any]:
-        return {"id": new_id(), "job_id": self._job.id, "source": self._joblog.source}
 
     def _in_loop(self, ask: Callable[[], Awaitable[T]]) -> T:
         return asyncio.run_coroutine_threadsafe(self._patiently(ask), self._loop).result()

@@ -34,14 +34,8 @@ class Surroundings(Protocol):
         """How one of these has ended, each once; None while none has."""
         ...
 
-    def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
-    ) -> None:
-        """Stores the end of an inline step before the workflow sees it."""
-        ...
-
     def record_part(self, part: Part) -> None:
-        """Stores a part of what it waits for, and dispatches the jobs in it."""
+        """Stores the end of an inline step, or a part of what is waited for with its jobs."""
         ...
 
     def is_begun(self, batch: Leaf) -> bool:
@@ -83,7 +77,10 @@ def advance(
         while not isinstance(state, Ended):
             if isinstance(state, Calls):
                 result = _call(state.key, state.command)
-                around.record_step(driver.now, driver.consumed, result)
+                patches = driver.patches
+                around.record_part(
+                    Part(driver.now, driver.consumed, inline=result, patches=patches)
+                )
                 state = driver.record(result, around.now())
             elif not driver.is_full and (resolution := around.next_end(driver.open)) is not None:
                 state = driver.resolve(resolution)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,10 +10,13 @@ import msgspec
 
 from penstock.events.workflow import (
     MAX_KEY_LENGTH,
+    InlineResult,
     Resolution,
     ScheduledStep,
     Status,
     StepKind,
+    StepRecorded,
+    StepsScheduled,
     WaitGroup,
 )
 from penstock.jobs.errors import WorkflowError
@@ -52,15 +55,34 @@ class Suspension(msgspec.Struct, frozen=True):
     due_at: datetime | None
     status: Status
     parts: int = 0
+    patches: tuple[str, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What is to be recorded before an advance goes on; as the fields of ``StepsScheduled``."""
+    """What is to be recorded before an advance goes on."""
 
     now: datetime
     consumed: tuple[Resolution, ...]
-    scheduled: tuple[ScheduledStep, ...]
-    cancelled: tuple[int, ...]
+    scheduled: tuple[ScheduledStep, ...] = ()
+    cancelled: tuple[int, ...] = ()
+    inline: InlineResult | None = None
+    patches: tuple[str, ...] = ()
+
+    def event(self, about: Mapping[str, Any]) -> StepRecorded | StepsScheduled:
+        """What is stored of it.
+
+        Args:
+            about: further fields of the event.
+        """
+        shared: dict[str, Any] = {
+            "now": self.now,
+            "consumed": self.consumed,
+            "patches": self.patches,
+            **about,
+        }
+        if self.inline is not None:
+            return StepRecorded(inline=self.inline, **shared)
+        return StepsScheduled(scheduled=self.scheduled, cancelled=self.cancelled, **shared)
 
 
 class Scope:
