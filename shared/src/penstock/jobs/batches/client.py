@@ -19,6 +19,7 @@ from penstock.events.envelope import new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids
+from penstock.jobs.batches.allowed_failures import parse_allowed_failures
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState, fold
 from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.batches.member_ends import MemberEnd, ended_members
@@ -395,21 +396,3 @@ class OpenBatch:
 
 def _own_id(batch_id: str) -> str:
     return derived_ids.check_owner_id("batch", batch_id) if batch_id else new_id()
-
-
-def parse_allowed_failures(failures: int | str) -> tuple[int, float | None]:
-    """A number of failures, or a share as ``"5%"``: number and percentage.
-
-    Raises:
-        ValueError: names the value and what is allowed.
-    """
-    with suppress(ValueError):
-        if isinstance(failures, str) and failures.endswith("%"):
-            percent = float(failures[:-1])
-            if 0 <= percent <= 100:
-                return 0, percent
-        elif int(failures) >= 0:
-            return int(failures), None
-    raise ValueError(
-        f"allowed failures are a number from 0 on, or a share such as '5%', found {failures!r}"
-    )

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.events.workflow import MAX_STATUS_FIELDS, Status
-from penstock.jobs.batches.client import parse_allowed_failures
+from penstock.jobs.batches.allowed_failures import parse_allowed_failures
 from penstock.jobs.errors import WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import results
