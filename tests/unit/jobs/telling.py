@@ -31,6 +31,9 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord
@@ -63,6 +66,9 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
         "wait": (WaitGroup((0,)),),
     },
     WorkflowBlocked: {"queue": "reports", "reason": "renamed", "due_at": NOW},
+    WorkflowFixed: {"queue": "reports", "forgotten": ("charge",)},
+    WorkflowPaused: {"reason": "wrong day"},
+    WorkflowResumed: {"queue": "reports"},
 }
 
 EVENT_TYPES = tuple(_FIELDS)

@@ -132,6 +132,9 @@ class SyncWorkflows(Blocking):
     get = blocking(Workflows.get)
     list = blocking(Workflows.list)
     signal = blocking(Workflows.signal)
+    fix = blocking(Workflows.fix)
+    pause = blocking(Workflows.pause)
+    resume = blocking(Workflows.resume)
     cancel = blocking(Workflows.cancel)
 
 
@@ -151,8 +154,11 @@ class SyncGraphs(Blocking):
     chain = blocking(Graphs.chain)
     dispatch = blocking(Graphs.dispatch)
     show = blocking(Graphs.show)
+    find_id = blocking(Graphs.find_id)
     step = blocking(Graphs.step)
     wait = blocking(Graphs.wait)
+    pause = blocking(Graphs.pause)
+    resume = blocking(Graphs.resume)
     cancel = blocking(Graphs.cancel)
     retry_failed = blocking(Graphs.retry_failed)
 

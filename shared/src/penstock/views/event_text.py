@@ -25,7 +25,9 @@ from penstock.events.graph import (
     GraphCarried,
     GraphCompleted,
     GraphFailed,
+    GraphPaused,
     GraphReopened,
+    GraphResumed,
     GraphStarted,
     GraphStopping,
 )
@@ -80,10 +82,14 @@ from penstock.events.worker import (
     WorkerStuck,
 )
 from penstock.events.workflow import (
+    InboxCarried,
     SignalReceived,
     StepRecorded,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.views.wording import clock, memory, seconds
 
@@ -162,6 +168,16 @@ def _burning(event: PromiseBurning) -> str:
     return f"{event.pace}: {late} of {jobs} late, promised {promise}"
 
 
+def _fixed(event: Any) -> str:
+    done = [
+        *(f"forgets {key}" for key in event.forgotten[:_STEPS_SHOWN]),
+        *(["and further steps"] if len(event.forgotten) > _STEPS_SHOWN else []),
+        *([f"goes on with version {event.version}"] if event.version else []),
+        *(["what was recorded is accepted"] if event.accepts else []),
+    ]
+    return f"{', '.join(done)}{': ' if event.reason else ''}{event.reason}"
+
+
 def _held(event: PoolHeld) -> str:
     bounds = hold_bounds(event.at_least, event.at_most)
     return f"{bounds} until {clock(event.until)}{': ' if event.reason else ''}{event.reason}"
@@ -233,7 +249,13 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     ),
     StepRecorded: _recorded,
     WorkflowBlocked: lambda event: str(event.reason),
+    WorkflowFixed: _fixed,
+    WorkflowPaused: lambda event: str(event.reason),
+    WorkflowResumed: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),
+    InboxCarried: lambda event: (
+        f"{len(event.signals)} signals, whose earlier events have left the log"
+    ),
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),
     BatchClosed: lambda _: "no more jobs from outside",
@@ -251,6 +273,8 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     GraphFailed: lambda event: str(event.reason),
     GraphCancelled: lambda event: str(event.reason),
     GraphReopened: lambda event: f"round {event.round}",
+    GraphPaused: lambda event: str(event.reason),
+    GraphResumed: lambda event: str(event.reason),
     ForecastMade: lambda event: (
         f"{len(event.mean_per_second)} steps of {seconds(event.step_seconds)} by {event.model}"
         f"{'; not used: ' if event.off else ''}{event.off}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from penstock.events.workflow import ScheduledStep, WaitGroup, WorkflowAdvanced
 from penstock.jobs.workflows.coded.memo import goes_on
@@ -15,10 +14,12 @@ class SuspendedWorkflow:
     """One that waits, as of its last advance.
 
     Attributes:
-        sequence: of the event of that advance.
+        sequence: of the event of that advance, or of the last one since that paused or resumed it.
         number: of that advance.
         inline_steps: how many it has recorded.
         queue: where it waits to go on; empty where that must be read.
+        version: of the code that it is to go on with; 0 for the newest.
+        fixes: how often an operator changed what it goes on from.
         wait: what it waits for.
         jobs: number of each open step that is a job, by key.
         signals: number and name of each open wait for a signal, by key.
@@ -27,18 +28,20 @@ class SuspendedWorkflow:
         check_at: POSIX seconds; what is known of it is then compared with the log.
         is_woken: its queue message was stored.
         is_over: it was cancelled: its steps are to be, too.
+        is_paused: it does not go on, and no step is dispatched, until it is resumed.
     """
 
     def __init__(self, sequence: int, number: int, check_at: float) -> None:
         self.sequence, self.number, self.check_at = sequence, number, check_at
         self.inline_steps, self.queue = 0, ""
+        self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
         self.jobs: dict[str, int] = {}
         self.signals: dict[str, tuple[int, str]] = {}
         self.ended: dict[int, bool] = {}
         self.unseen: set[int] = set()
         self.checks = 0
-        self.is_woken = self.is_over = False
+        self.is_woken = self.is_over = self.is_paused = False
 
     def advance(self, event: WorkflowAdvanced, sequence: int, check_at: float) -> bool:
         """The next advance; False where another lies in between, so that it must be read anew."""
@@ -46,6 +49,7 @@ class SuspendedWorkflow:
         self.sequence, self.number, self.wait = sequence, event.number, event.wait
         self.check_at, self.checks, self.is_woken = check_at, 0, False
         self.inline_steps, self.queue = event.inline_steps, event.queue
+        self.version, self.fixes = event.version, event.fixes
         for resolution in event.consumed:
             self._forget(resolution.key)
         given_up = set(event.cancelled)
@@ -72,7 +76,8 @@ class SuspendedWorkflow:
     @property
     def is_due(self) -> bool:
         """Whether it can go on, and was not woken yet."""
-        return not self.is_woken and not self.is_over and goes_on(self.wait, self.ended)
+        is_held = self.is_woken or self.is_over or self.is_paused
+        return not is_held and goes_on(self.wait, self.ended)
 
     @property
     def has_living_jobs(self) -> bool:
@@ -88,19 +93,21 @@ class SuspendedWorkflow:
         """The job of a step lives again."""
         self.ended.pop(n, None)
 
-    def see_all(
-        self, steps: Iterable[ScheduledStep], ended: Mapping[int, bool], signals: Iterable[str]
-    ) -> None:
-        """What is open, how it stands in the log, and which signals are unread."""
+    def see_all(self, steps: Collection[ScheduledStep], ended: Mapping[int, bool]) -> None:
+        """What is open, and how it stands in the log."""
         self.jobs, self.signals, self.ended = {}, {}, dict(ended)
         self.unseen = set()
         self._add(steps)
         self.unseen -= self.ended.keys()
-        unread = Counter(signals)
-        for n, name in sorted(self.signals.values()):
-            if unread[name] > 0:
-                unread[name] -= 1
-                self.ended[n] = True
+
+    def paused(self, sequence: int) -> None:
+        """It was paused: messages made before are void."""
+        self.sequence, self.is_paused, self.is_woken = sequence, True, False
+
+    def resumed(self, sequence: int) -> None:
+        """It goes on: what was held back meanwhile is due at once."""
+        self.sequence, self.is_paused, self.is_woken = sequence, False, False
+        self.check_at, self.checks = 0.0, 0
 
     def woken(self, check_at: float) -> None:
         """Its queue message was stored."""
