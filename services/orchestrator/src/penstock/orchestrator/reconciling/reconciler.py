@@ -79,7 +79,7 @@ class Reconciler:
                 return
             subject = self._subjects.schedule(entry.queue, entry.job_id)
             schedule = await self._bus.last(self._subjects.jobs_stream, subject)
-            # A workflow that went on before its timer fired leaves the schedule of that wait behind.
+            # Of a workflow that went on before its timer fired, an earlier schedule may be there.
             exists = schedule is not None and _is_of(schedule, entry)
             patience_seconds = self._table.patience_seconds
             verdict = judge.scheduled(entry, exists, now, patience_seconds)
