@@ -31,6 +31,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowPaused,
     WorkflowResumed,
 )
@@ -65,6 +66,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
         "wait": (WaitGroup((0,)),),
     },
     WorkflowBlocked: {"queue": "reports", "reason": "renamed", "due_at": NOW},
+    WorkflowFixed: {"queue": "reports", "forgotten": ("charge",)},
     WorkflowPaused: {"reason": "wrong day"},
     WorkflowResumed: {"queue": "reports"},
 }

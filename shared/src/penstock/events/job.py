@@ -11,6 +11,7 @@ from penstock.events.workflow import (
     StepRecorded,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowMemo,
     WorkflowPaused,
     WorkflowResumed,
@@ -268,6 +269,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         workflow: what a workflow has recorded; None for any other job.
         wakes_at: when a suspended workflow goes on by itself.
         kind: as in JobDispatched.
+        version: as in JobDispatched.
         paused_at: since when a workflow is paused; None where it is not.
         pause_reason: as in WorkflowPaused.
     """
@@ -315,6 +317,7 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     workflow: WorkflowMemo | None = None
     wakes_at: Instant | None = None
     kind: str = ""
+    version: Int64 = 0
     paused_at: Instant | None = None
     pause_reason: str = ""
 
@@ -337,6 +340,7 @@ JOB_EVENTS = Codec(
     WorkflowAdvanced,
     StepRecorded,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowPaused,
     WorkflowResumed,
 )

@@ -21,10 +21,13 @@ MAX_SIGNAL_BYTES = 64_000
 MAX_INBOX_SIGNALS, MAX_INBOX_BYTES = 10_000, 8_000_000
 """What a workflow may have unread when its signals leave the old end of the log."""
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
+MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
+"""Names that one workflow may ask its context about; see ``WorkflowContext.patched``."""
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
 StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
+PatchName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATCH_LENGTH)]
 StatusText = Annotated[str, msgspec.Meta(max_length=MAX_STATUS_LENGTH)]
 Status = dict[
     Annotated[str, msgspec.Meta(min_length=1, max_length=64)],
@@ -141,6 +144,14 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         advances: how often it was suspended.
         inline_steps: how many it has recorded.
         blocked: why its code cannot go on from here; empty where it can.
+        blocked_since: since when no worker could go on with it; None where one could.
+        version: of the code that recorded last; 0 where that is unknown.
+        patches: names for which its code was answered that it is new.
+        next_number: the least number of its next step; numbers of forgotten ones stay used.
+        amended: entries that were there when an operator changed what it goes on from. What its
+            code calls there and was not recorded begins anew.
+        accepted: entries in which functions and arguments may differ from those recorded.
+        fixes: how often an operator changed what it goes on from.
     """
 
     entries: tuple[MemoEntry, ...] = ()
@@ -149,6 +160,16 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     advances: Int64 = 0
     inline_steps: Int64 = 0
     blocked: str = ""
+    blocked_since: Instant | None = None
+    version: Int64 = 0
+    patches: tuple[PatchName, ...] = ()
+    next_number: Int64 = 0
+    amended: Int64 = 0
+    accepted: Int64 = 0
+    fixes: Int64 = 0
+
+    def __post_init__(self) -> None:
+        check_instant("blocked_since", self.blocked_since)
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -170,6 +191,9 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         run_seconds: of this advance.
         inline_steps: how many `StepRecorded` it has so far.
         in_parts: some of what it waits for was recorded by those.
+        version: of the code that ran; 0 in events of releases before it was there.
+        patches: names for which its code was answered since the last recording that it is new.
+        fixes: how often an operator changed what it goes on from, so far.
     """
 
     queue: str
@@ -185,6 +209,9 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     function: str = ""
     inline_steps: Int64 = 0
     in_parts: bool = False
+    version: Int64 = 0
+    patches: tuple[PatchName, ...] = ()
+    fixes: Int64 = 0
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -200,6 +227,8 @@ class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
         consumed: as in WorkflowAdvanced.
         scheduled: as in WorkflowAdvanced.
         cancelled: as in WorkflowAdvanced.
+        version: as in WorkflowAdvanced.
+        patches: as in WorkflowAdvanced.
     """
 
     number: Int64
@@ -208,19 +237,41 @@ class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
     consumed: tuple[Resolution, ...] = ()
     scheduled: tuple[ScheduledStep, ...] = ()
     cancelled: tuple[StepNumber, ...] = ()
+    version: Int64 = 0
+    patches: tuple[PatchName, ...] = ()
 
 
 class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):
-    """The code of a workflow is another than the one that recorded its history. Not a failure.
+    """No code that a worker has can go on with a workflow. Not a failure: no try is used.
 
     Attributes:
-        reason: what was recorded, and what the code calls instead.
-        due_at: it is tried again then, also by other workers with other code.
+        reason: what was recorded, and what the code calls instead; or which code is missing.
+        due_at: it is offered to a worker again then: others may have other code.
+        since: when it was first blocked, without having gone on in between; None: now.
     """
 
     queue: str
     reason: str
     due_at: Instant
+    function: str = ""
+    since: Instant | None = None
+
+
+class WorkflowFixed(JobEvent, frozen=True, kw_only=True, tag=True):
+    """An operator changed what a blocked workflow goes on from; it is offered to a worker at once.
+
+    Attributes:
+        reason: given by the operator.
+        forgotten: keys of steps whose record counts no more.
+        version: of the code that is to run it from now on; 0: as before.
+        accepts: what was recorded so far counts although functions or arguments differ.
+    """
+
+    queue: str
+    reason: str = ""
+    forgotten: tuple[Key, ...] = ()
+    version: Int64 = 0
+    accepts: bool = False
     function: str = ""
 
 

@@ -33,6 +33,7 @@ from penstock.events.workflow import (
     StepRecorded,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowMemo,
     WorkflowPaused,
     WorkflowResumed,
@@ -83,7 +84,8 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge(_LIVE, JobCancelled, State.CANCELLED, "a client or the orchestrator cancelled it"),
     Edge((State.RUNNING,), StepRecorded, State.RUNNING, "a step inside of a workflow ended"),
     Edge((State.RUNNING,), WorkflowAdvanced, State.SUSPENDED, "nothing of a workflow can go on"),
-    Edge((State.RUNNING,), WorkflowBlocked, State.SUSPENDED, "its code does not fit its history"),
+    Edge((*_STARTABLE, State.RUNNING), WorkflowBlocked, State.SUSPENDED, "no code here fits it"),
+    Edge((State.SUSPENDED,), WorkflowFixed, State.WAITING, "an operator fixed a blocked workflow"),
     Edge(_LIVE, WorkflowPaused, None, "a client paused it: no advance is started"),
     Edge(_LIVE, WorkflowResumed, None, "a client resumed it"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
@@ -140,6 +142,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         peak_memory_bytes: resident memory of the worker at most, while the last attempt ran; 0
             where it was not measured.
         kind: as in JobDispatched.
+        version: of a workflow's code, as it was dispatched; 0 where that is unknown.
         workflow: what a workflow has recorded; None before its first recording.
         wakes_at: when a suspended workflow goes on by itself.
         paused_at: since when a workflow is paused; None where it is not.
@@ -191,6 +194,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     workflow: WorkflowMemo | None = None
     wakes_at: datetime | None = None
     kind: str = ""
+    version: int = 0
     paused_at: datetime | None = None
     pause_reason: str = ""
 
@@ -206,6 +210,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     def is_workflow(self) -> bool:
         """Whether it is a coded workflow: as dispatched, or by what it has recorded."""
         return self.kind == "workflow" or self.workflow is not None
+
+    @property
+    def code_version(self) -> int:
+        """The version of the code that a workflow is to go on with; 0: the newest."""
+        return (self.workflow.version if self.workflow else 0) or self.version
 
     @property
     def is_paused(self) -> bool:
@@ -302,6 +311,7 @@ def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
         dispatch_id=event.id,
         tries=event.tries,
         kind=event.kind,
+        version=event.version,
     )
 
 
@@ -327,6 +337,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         void_before=sequence if event.changed else record.void_before if record else 0,
         workflow=record.workflow if record else None,
         kind=record.kind if record else "",
+        version=record.version if record else 0,
     )
 
 

@@ -87,6 +87,7 @@ from penstock.events.workflow import (
     StepRecorded,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowPaused,
     WorkflowResumed,
 )
@@ -167,6 +168,16 @@ def _burning(event: PromiseBurning) -> str:
     return f"{event.pace}: {late} of {jobs} late, promised {promise}"
 
 
+def _fixed(event: Any) -> str:
+    done = [
+        *(f"forgets {key}" for key in event.forgotten[:_STEPS_SHOWN]),
+        *(["and further steps"] if len(event.forgotten) > _STEPS_SHOWN else []),
+        *([f"goes on with version {event.version}"] if event.version else []),
+        *(["what was recorded is accepted"] if event.accepts else []),
+    ]
+    return f"{', '.join(done)}{': ' if event.reason else ''}{event.reason}"
+
+
 def _held(event: PoolHeld) -> str:
     bounds = hold_bounds(event.at_least, event.at_most)
     return f"{bounds} until {clock(event.until)}{': ' if event.reason else ''}{event.reason}"
@@ -238,6 +249,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     ),
     StepRecorded: _recorded,
     WorkflowBlocked: lambda event: str(event.reason),
+    WorkflowFixed: _fixed,
     WorkflowPaused: lambda event: str(event.reason),
     WorkflowResumed: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),

@@ -25,7 +25,7 @@ def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
         yield from _paused(view, now)
     match view.state:
         case State.SUSPENDED if view.blocked:
-            yield from _blocked(view)
+            yield from _blocked(view, now)
         case State.SUSPENDED:
             yield from _suspended(view, now)
         case State.RUNNING:
@@ -74,11 +74,13 @@ def _queued(view: WorkflowView, now: datetime) -> Iterator[str]:
         yield f"{view.job.handed_on}."
 
 
-def _blocked(view: WorkflowView) -> Iterator[str]:
-    yield f"It is blocked since the code that ran does not fit what it recorded: {view.blocked}"
+def _blocked(view: WorkflowView, now: datetime) -> Iterator[str]:
+    since = view.blocked_since or now
+    age = wording.seconds(max(0.0, (now - since).total_seconds()))
+    yield f"It is blocked since {wording.clock(since)} ({age}): {view.blocked}"
     yield (
-        "Nothing is lost, and no try is used. It goes on where the code fits again: deploy code "
-        "that calls what was recorded."
+        "Nothing is lost, and no try is used. It goes on where code fits what it recorded: deploy "
+        f"such code, or change what it goes on from: 'penstock workflow fix {view.id} --help'."
     )
     if view.goes_on_at:
         yield f"It is offered to a worker again at {wording.clock(view.goes_on_at)}."

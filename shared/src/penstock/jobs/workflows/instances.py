@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
+from penstock.jobs.workflows.fixing import Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
 from penstock.jobs.workflows.step_view import StepView
 from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
@@ -159,6 +160,42 @@ class Workflows:
             signal_id=signal_id,
         )
         await self._bus.append(Outgoing(self._subjects.event(event), encode(event)))
+
+    async def fix(
+        self,
+        workflow_id: str,
+        *,
+        forget: Sequence[str] = (),
+        version: int = 0,
+        accept: bool = False,
+        reason: str = "",
+    ) -> WorkflowView:
+        """Changes what a blocked workflow goes on from; it is offered to a worker at once.
+
+        Give one of the three. It is recorded as an event of the workflow, and of two that change it
+        at the same time the second sees what the first did.
+
+        Args:
+            workflow_id: of a blocked workflow.
+            forget: keys of steps whose record counts no more: the code calls them anew, or not at
+                all. What was recorded after them stays: where it does not fit any more the workflow
+                is blocked again, and names the next. Jobs that still run for them are cancelled.
+            version: of the code that is to run it from now on.
+            accept: what was recorded counts although the code calls another function under the same
+                key, or with other arguments; calls that were not recorded begin anew.
+            reason: for people.
+
+        Returns:
+            The workflow as it is then.
+
+        Raises:
+            NotFound: there is no such workflow.
+            JobRefused: it is not blocked, has recorded no such step, or not one change is given.
+            BusError: whether it was stored is unknown.
+        """
+        wanted = Fix(forget=tuple(forget), version=version, accept=accept, reason=reason)
+        await fix(self._log, self._look, self._cancel, workflow_id, wanted)
+        return await self.get(workflow_id)
 
     async def pause(self, workflow_id: str, reason: str = "") -> WorkflowView:
         """Pauses a workflow that has not ended: no advance is started until it is resumed.

@@ -7,7 +7,6 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.events.job import JobDispatched
 from penstock.events.workflow import Status
 from penstock.jobs.errors import JobRefused
 from penstock.jobs.job_view import JobView
@@ -21,10 +20,12 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         job: its job, with result and error.
-        version: as its author declared it when it was dispatched; 0 where that is unknown.
+        version: of the code that recorded last, else that it was dispatched with; 0 where that is
+            unknown.
         steps: all that was recorded, in that order.
         status: what it shows of itself.
-        blocked: why its code cannot go on; empty where it can.
+        blocked: why no code goes on with it; empty where some does.
+        blocked_since: since when.
         advances: how often it was suspended.
         wait: keys of steps, in groups; a suspended one goes on when all steps of one group ended.
         waiting_since: when a suspended one last went on; None where it is not suspended.
@@ -38,6 +39,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepView, ...]
     status: Status
     blocked: str
+    blocked_since: datetime | None = None
     advances: int = 0
     wait: tuple[tuple[str, ...], ...] = ()
     waiting_since: datetime | None = None
@@ -68,17 +70,17 @@ def workflow_view(job: JobView) -> WorkflowView:
     record = job.record
     if not record.is_workflow:
         raise JobRefused(f"job {job.id} is no workflow; client.job shows it")
-    first = next((event for _, event in job.events if isinstance(event, JobDispatched)), None)
     recorded = record.workflow or memo.EMPTY
     is_suspended = record.state is State.SUSPENDED
     last = recorded.entries[-1].now if recorded.entries else record.dispatched_at
     keys = {step.n: key for key, step in memo.scheduled_steps(recorded).items()}
     return WorkflowView(
         job=job,
-        version=first.version if first else 0,
+        version=record.code_version,
         steps=tuple(recorded_steps(job.id, recorded)),
         status=recorded.status,
         blocked=recorded.blocked,
+        blocked_since=recorded.blocked_since,
         advances=recorded.advances,
         wait=tuple(tuple(_keys(group.steps, keys)) for group in recorded.wait),
         waiting_since=last if is_suspended else None,

@@ -18,6 +18,8 @@ class SuspendedWorkflow:
         number: of that advance.
         inline_steps: how many it has recorded.
         queue: where it waits to go on; empty where that must be read.
+        version: of the code that it is to go on with; 0 for the newest.
+        fixes: how often an operator changed what it goes on from.
         wait: what it waits for.
         jobs: number of each open step that is a job, by key.
         signals: number and name of each open wait for a signal, by key.
@@ -32,6 +34,7 @@ class SuspendedWorkflow:
     def __init__(self, sequence: int, number: int, check_at: float) -> None:
         self.sequence, self.number, self.check_at = sequence, number, check_at
         self.inline_steps, self.queue = 0, ""
+        self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
         self.jobs: dict[str, int] = {}
         self.signals: dict[str, tuple[int, str]] = {}
@@ -46,6 +49,7 @@ class SuspendedWorkflow:
         self.sequence, self.number, self.wait = sequence, event.number, event.wait
         self.check_at, self.checks, self.is_woken = check_at, 0, False
         self.inline_steps, self.queue = event.inline_steps, event.queue
+        self.version, self.fixes = event.version, event.fixes
         for resolution in event.consumed:
             self._forget(resolution.key)
         given_up = set(event.cancelled)

@@ -94,6 +94,7 @@ AWAITED = {
     "JobRecovered": Awaits.QUEUE_MESSAGE,
     "JobRevived": Awaits.QUEUE_MESSAGE,
     "JobMoved": Awaits.QUEUE_MESSAGE,
+    "WorkflowFixed": Awaits.QUEUE_MESSAGE,
     "JobRetrying": Awaits.SCHEDULE,
     "JobDead": Awaits.DEAD_LETTER,
     "JobStarted": None,

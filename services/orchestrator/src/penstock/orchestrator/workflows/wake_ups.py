@@ -33,11 +33,12 @@ async def wake_quickly(bus: Bus, subjects: Subjects, key: str, workflow: Suspend
     event = read_event(stored, JOB_EVENTS) if stored else None
     if stored is None or not isinstance(event, JobDispatched | JobRevived):
         return False
-    if event.queue != workflow.queue:  # it was moved
+    if event.queue != workflow.queue or workflow.fixes:  # it was moved, or fixed
         return False
     headers = {
         **queue_messages.headers(key, workflow.sequence, 1, trace_of(stored.headers)),
         **queue_messages.recorded_header(workflow.number, workflow.inline_steps),
+        **queue_messages.version_header(workflow.version),
     }
     await bus.append(Outgoing(subjects.queue(event.queue), event.payload, headers))
     return True

@@ -42,6 +42,10 @@ class Postponer:
         self._bus, self._joblog = bus, joblog
         self._max_lost_workers = max_lost_workers
 
+    async def read(self, job_id: str) -> JobRecord | None:
+        """The job now. Raises BusError, UnreadableJob."""
+        return await self._joblog.read_checked(job_id)
+
     async def postpone(
         self,
         delivery: Delivery,

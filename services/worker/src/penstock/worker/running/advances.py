@@ -31,6 +31,7 @@ from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part
+from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
@@ -83,11 +84,13 @@ class Advances:
             self._bus, self._joblog, self._dispatcher, self._loop, self._reader, job
         )
         workflow_memo = around.begin()
+        kind, version = job.kind, workflow_memo.version
+        if isinstance(kind, WorkflowType) and version and kind.serving(version) is not kind:
+            return Blocked(kind.why_not(version), around.whole_record())
         try:
-            outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
+            outcome = advance(kind.function, job.arguments, job.id, workflow_memo, around)
         except Diverged as difference:
-            reason = f"{job.payload.function}: {difference}"
-            return Blocked(reason)
+            return Blocked(f"{job.payload.function}: {difference}", around.whole_record())
         if isinstance(outcome, Ended):
             return outcome.value
         return Suspended(outcome, workflow_memo.advances + 1, around.record)
@@ -137,12 +140,17 @@ class WorkerSurroundings:
         self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
         return workflow_memo
 
+    def whole_record(self) -> JobRecord:
+        """The job by all its events; of those that suspended it only some are read at first."""
+        return self._in_loop(lambda: own_record(self._joblog, self._job))
+
     def record_part(self, part: Part) -> None:
         event = StepRecorded(
             id=new_id(),
             job_id=self._job.id,
             source=self._joblog.source,
             number=(self.record.workflow or memo.EMPTY).inline_steps + 1,
+            version=self._job.kind.version,
             **msgspec.structs.asdict(part),
         )
         self._in_loop(lambda: self._append(event))

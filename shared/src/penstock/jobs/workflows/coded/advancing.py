@@ -69,7 +69,10 @@ def advance(
         while not isinstance(state, Ended):
             if isinstance(state, Calls):
                 result = _call(state.key, state.command)
-                around.record_part(Part(driver.now, driver.consumed, inline=result))
+                patches = driver.patches
+                around.record_part(
+                    Part(driver.now, driver.consumed, inline=result, patches=patches)
+                )
                 state = driver.record(result, around.now())
             elif not driver.is_full and (resolution := around.next_end(driver.open)) is not None:
                 state = driver.resolve(resolution)

@@ -144,6 +144,23 @@ class WorkflowContext:
         """A UUID, the same each time: as an idempotency key for example."""
         return UUID(bytes=self._seed("uuid"), version=4)
 
+    def patched(self, name: str) -> bool:
+        """Whether this workflow is to take a new way through its code.
+
+        True for one that comes to this place for the first time with this code, and recorded with
+        it; False for one that was past the place before the code asked. The answer for a name stays
+        the same for the life of a workflow, wherever it is asked again.
+
+        Args:
+            name: of the change; remove the call when no living workflow answers False any more.
+
+        Example::
+
+            if ctx.patched("fraud-check"):
+                await ctx.run(check_fraud(order=order))
+        """
+        return self._driver.patched(name)
+
     def set_status(self, **fields: str | int | float | bool | None) -> None:
         """Shows something of the workflow to people: stage, counts.
 

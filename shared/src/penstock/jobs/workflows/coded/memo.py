@@ -19,6 +19,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowMemo,
 )
 
@@ -36,7 +37,13 @@ def changes(memo: WorkflowMemo | None, event: JobEvent) -> dict[str, Any]:
         case WorkflowAdvanced():
             after = advanced(memo, event)
         case WorkflowBlocked():
-            after = blocked(memo, event.reason)
+            after = blocked(memo, event)
+        case WorkflowFixed():
+            return {
+                "workflow": fixed(memo or EMPTY, event),
+                "wakes_at": None,
+                "available_at": event.at,
+            }
         case _:
             return {}
     return {
@@ -62,12 +69,13 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
         scheduled=event.scheduled,
         cancelled=event.cancelled,
     )
-    return WorkflowMemo(
+    return msgspec.structs.replace(
+        memo,
         entries=(*memo.entries, entry),
         wait=event.wait,
         status=event.status,
         advances=event.number,
-        inline_steps=memo.inline_steps,
+        **_by_code(memo, event),
     )
 
 
@@ -84,12 +92,70 @@ def recorded(memo: WorkflowMemo | None, event: StepRecorded) -> WorkflowMemo:
         inline=event.inline,
         is_part=event.inline is None,
     )
-    return msgspec.structs.replace(memo, entries=(*memo.entries, entry), inline_steps=event.number)
+    return msgspec.structs.replace(
+        memo,
+        entries=(*memo.entries, entry),
+        inline_steps=event.number,
+        **_by_code(memo, event),
+    )
 
 
-def blocked(memo: WorkflowMemo | None, reason: str) -> WorkflowMemo:
-    """The same memo, which the code that ran does not fit."""
-    return msgspec.structs.replace(memo or EMPTY, blocked=reason)
+def _by_code(memo: WorkflowMemo, event: WorkflowAdvanced | StepRecorded) -> dict[str, Any]:
+    """What changes as soon as code of some version has gone on."""
+    return {
+        "blocked": "",
+        "blocked_since": None,
+        "version": event.version or memo.version,
+        "patches": (*memo.patches, *event.patches),
+    }
+
+
+def blocked(memo: WorkflowMemo | None, event: WorkflowBlocked) -> WorkflowMemo:
+    """The same memo, with which no code goes on."""
+    memo = memo or EMPTY
+    since = memo.blocked_since or event.since or event.at
+    return msgspec.structs.replace(memo, blocked=event.reason, blocked_since=since)
+
+
+def fixed(memo: WorkflowMemo, event: WorkflowFixed) -> WorkflowMemo:
+    """The memo as an operator wants it to be gone on from."""
+    keys = frozenset(event.forgotten)
+    numbers = [step.n for entry in memo.entries for step in entry.scheduled]
+    is_amended = bool(keys) or event.accepts
+    return msgspec.structs.replace(
+        memo,
+        entries=tuple(_without(entry, keys) for entry in memo.entries),
+        blocked="",
+        blocked_since=None,
+        version=event.version or memo.version,
+        next_number=max([memo.next_number, *(n + 1 for n in numbers)]),
+        amended=len(memo.entries) if is_amended else memo.amended,
+        accepted=len(memo.entries) if event.accepts else memo.accepted,
+        fixes=memo.fixes + 1,
+    )
+
+
+def _without(entry: MemoEntry, keys: frozenset[str]) -> MemoEntry:
+    dropped = {step.n for step in entry.scheduled if step.key in keys}
+    return msgspec.structs.replace(
+        entry,
+        consumed=tuple(one for one in entry.consumed if one.key not in keys),
+        scheduled=tuple(step for step in entry.scheduled if step.n not in dropped),
+        inline=None if entry.inline and entry.inline.key in keys else entry.inline,
+    )
+
+
+def recorded_keys(memo: WorkflowMemo) -> set[str]:
+    """Keys of all that was recorded."""
+    return {
+        key
+        for entry in memo.entries
+        for key in (
+            *(step.key for step in entry.scheduled),
+            *(one.key for one in entry.consumed),
+            *((entry.inline.key,) if entry.inline else ()),
+        )
+    }
 
 
 def scheduled_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:

@@ -52,6 +52,7 @@ class Suspension(msgspec.Struct, frozen=True):
     due_at: datetime | None
     status: Status
     in_parts: bool = False
+    patches: tuple[str, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -62,6 +63,7 @@ class Part(msgspec.Struct, frozen=True):
     scheduled: tuple[ScheduledStep, ...] = ()
     cancelled: tuple[int, ...] = ()
     inline: InlineResult | None = None
+    patches: tuple[str, ...] = ()
 
 
 class Scope:
