@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.25
 
 
 class _Candidate(NamedTuple):
-    """A workflow that should go on, unless a message in its queue says so."""
+    """A workflow that should go on, unless its queue holds a message of it."""
 
     about: StuckWorkflow
     queue: str = ""
@@ -111,8 +111,8 @@ class StuckWorkflows:
             n: sent_at.get(signal.sequence, record.dispatched_at)
             for n, signal in inbox.answered(steps, unread).items()
         }
-        known = {n: job for n, job in by_number.items() if n not in over}
-        defect = coded_defect(record, known, answers, broker_time(self._bus))
+        open_jobs = {n: job for n, job in by_number.items() if n not in over}
+        defect = coded_defect(record, open_jobs, answers, broker_time(self._bus))
         if defect is None:
             return None
         about = StuckWorkflow(
