@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -25,10 +25,12 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
 from penstock.jobs.workflows.fixing import Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
+from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
 from penstock.jobs.workflows.step_view import StepView
 from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
 
@@ -46,13 +48,20 @@ class Workflows:
         log: the events of jobs.
         look: reads a job.
         cancel: cancels a job.
+        ring: opens what is sealed.
     """
 
     def __init__(
-        self, bus: Bus, subjects: Subjects, log: JobLog, look: Look, cancel: Cancel
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        log: JobLog,
+        look: Look,
+        cancel: Cancel,
+        ring: KeyRing | None = None,
     ) -> None:
         self._bus, self._subjects, self._log = bus, subjects, log
-        self._look, self._cancel = look, cancel
+        self._look, self._cancel, self._ring = look, cancel, ring or KeyRing()
 
     async def get(self, workflow_id: str, *, with_attempts: bool = False) -> WorkflowView:
         """A workflow as it is now: its steps, what it waits for and since when.
@@ -160,6 +169,29 @@ class Workflows:
             signal_id=signal_id,
         )
         await self._bus.append(Outgoing(self._subjects.event(event), encode(event)))
+
+    async def replay(
+        self,
+        functions: Iterable[str] = (),
+        *,
+        since: datetime | None = None,
+        progress: Progress = lambda done, total: None,
+    ) -> ReplayReport:
+        """What the code that is imported here would do with the workflows that live now.
+
+        Each is run through what it has recorded, and no further: nothing is stored, no job and no
+        inline step is run. It needs the right to read the event log and no other.
+
+        Args:
+            functions: registered names; none for all.
+            since: only those that were dispatched since then.
+            progress: is told how many were looked at, and of how many.
+
+        Raises:
+            BusError
+        """
+        replayer = Replayer(self._bus, self._subjects, self._ring)
+        return await replayer.replay(frozenset(functions), since, progress)
 
     async def fix(
         self,
