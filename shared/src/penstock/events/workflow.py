@@ -47,6 +47,7 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             empty for a timer.
         payload: the encoded call of a job.
         due_at: when a timer fires, or the wait for a signal ends.
+        is_compensated: its end is noted also after it was given up: it may have to be undone.
     """
 
     n: StepNumber
@@ -55,6 +56,7 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     digest: str = ""
     payload: bytes = b""
     due_at: Instant | None = None
+    is_compensated: bool = False
 
     def __post_init__(self) -> None:
         check_instant("due_at", self.due_at)
