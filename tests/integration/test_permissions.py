@@ -90,11 +90,13 @@ RETRIED = [
     for place in (
         "job.x.JobRevived",
         "job.x.JobMoved",
+        "job.x.WorkflowFixed",
         "batch.x.BatchReopened",
         "graph.x.GraphReopened",
     )
 ]
-ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY, *CARRIED]
+INBOX = "penstock.events.workflow.x.InboxCarried"
+ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY, INBOX, *CARRIED]
 
 
 @pytest.mark.parametrize("role", ROLES)
