@@ -7,7 +7,13 @@ import msgspec
 from penstock.events.envelope import Codec, Instant, Int64
 from penstock.events.job_event import JobError as JobError  # noqa: PLC0414 - for importers
 from penstock.events.job_event import JobEvent as JobEvent  # noqa: PLC0414
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
+from penstock.events.workflow import (
+    MemoCarried,
+    StepRecorded,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowMemo,
+)
 
 
 class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -326,4 +332,5 @@ JOB_EVENTS = Codec(
     WorkflowAdvanced,
     StepRecorded,
     WorkflowBlocked,
+    MemoCarried,
 )

@@ -141,6 +141,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         advances: how often it was suspended.
         inline_steps: how many it has recorded.
         blocked: why its code cannot go on from here; empty where it can.
+        following: how many more entries `MemoCarried` holds; 0 for a memo that is whole.
     """
 
     entries: tuple[MemoEntry, ...] = ()
@@ -149,6 +150,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     advances: Int64 = 0
     inline_steps: Int64 = 0
     blocked: str = ""
+    following: Int64 = 0
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -222,6 +224,17 @@ class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):
     reason: str
     due_at: Instant
     function: str = ""
+
+
+class MemoCarried(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A part of a memo that is larger than one event; stored at once with its `JobCarried`.
+
+    Attributes:
+        offset: how many entries come before these.
+    """
+
+    offset: Int64
+    entries: tuple[MemoEntry, ...]
 
 
 # --- its inbox ------------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ from penstock.events.worker import (
 )
 from penstock.events.workflow import (
     InboxCarried,
+    MemoCarried,
     SignalReceived,
     StepRecorded,
     WorkflowAdvanced,
@@ -235,6 +236,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     StepRecorded: _recorded,
     WorkflowBlocked: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),
+    MemoCarried: lambda event: f"{len(event.entries)} entries of what it has recorded",
     InboxCarried: lambda event: (
         f"{len(event.signals)} signals, whose earlier events have left the log"
     ),
