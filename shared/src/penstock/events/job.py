@@ -10,9 +10,13 @@ from penstock.events.job_event import JobEvent as JobEvent  # noqa: PLC0414
 from penstock.events.workflow import (
     MemoCarried,
     StepRecorded,
+    StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowMemo,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 
 
@@ -267,6 +271,9 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         workflow: what a workflow has recorded; None for any other job.
         wakes_at: when a suspended workflow goes on by itself.
         kind: as in JobDispatched.
+        version: as in JobDispatched.
+        paused_at: since when a workflow is paused; None where it is not.
+        pause_reason: as in WorkflowPaused.
     """
 
     queue: str
@@ -312,6 +319,9 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     workflow: WorkflowMemo | None = None
     wakes_at: Instant | None = None
     kind: str = ""
+    version: Int64 = 0
+    paused_at: Instant | None = None
+    pause_reason: str = ""
 
 
 JOB_EVENTS = Codec(
@@ -331,6 +341,10 @@ JOB_EVENTS = Codec(
     JobCarried,
     WorkflowAdvanced,
     StepRecorded,
+    StepsScheduled,
     WorkflowBlocked,
     MemoCarried,
+    WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )
