@@ -28,6 +28,7 @@ from penstock.events.workflow import (
     InlineResult,
     ScheduledStep,
     StepRecorded,
+    StepsScheduled,
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
@@ -57,6 +58,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobDead: {"queue": "reports", "error": BROKEN},
     JobRevived: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
     JobMoved: {"queue": "others", "from_queue": "reports", "payload": b"moved"},
+    StepsScheduled: {"number": 2, "now": NOW},
     StepRecorded: {"number": 1, "now": NOW, "inline": InlineResult("rate", "fetch", b"\x01")},
     WorkflowAdvanced: {
         "queue": "reports",

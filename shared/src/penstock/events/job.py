@@ -9,6 +9,7 @@ from penstock.events.job_event import JobError as JobError  # noqa: PLC0414 - fo
 from penstock.events.job_event import JobEvent as JobEvent  # noqa: PLC0414
 from penstock.events.workflow import (
     StepRecorded,
+    StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowFixed,
@@ -339,6 +340,7 @@ JOB_EVENTS = Codec(
     JobCarried,
     WorkflowAdvanced,
     StepRecorded,
+    StepsScheduled,
     WorkflowBlocked,
     WorkflowFixed,
     WorkflowPaused,

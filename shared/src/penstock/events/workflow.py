@@ -25,6 +25,7 @@ MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
 """Names that one workflow may ask its context about; see ``WorkflowContext.patched``."""
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
+StepKind = Literal["job", "batch", "timer", "signal"]
 StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
 PatchName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATCH_LENGTH)]
@@ -41,15 +42,16 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         n: its number, in the order of their recording; the id of its job ends with it.
         key: path of scopes, name and occurrence.
-        kind: ``job``, ``timer`` or ``signal``.
-        digest: of the function and its arguments; the name of a signal; empty for a timer.
+        kind: ``job``, ``batch``, ``timer`` or ``signal``.
+        digest: of the function and its arguments; the function of a batch; the name of a signal;
+            empty for a timer.
         payload: the encoded call of a job.
         due_at: when a timer fires, or the wait for a signal ends.
     """
 
     n: StepNumber
     key: Key
-    kind: Literal["job", "timer", "signal"] = "job"
+    kind: StepKind = "job"
     digest: str = ""
     payload: bytes = b""
     due_at: Instant | None = None
@@ -66,9 +68,9 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         key: of the step.
-        outcome: ``completed``, ``failed`` or ``cancelled`` for a job; ``fired`` for a timer;
-            ``received`` or ``timed-out`` for a signal.
-        value: the result, or the value of the signal, as MessagePack.
+        outcome: ``completed``, ``failed`` or ``cancelled`` for a job or batch; ``fired`` for a
+            timer; ``received`` or ``timed-out`` for a signal.
+        value: the result, the counts of a batch, or the value of the signal, as MessagePack.
         sequence: of the signal's event; 0 for anything else.
     """
 
@@ -120,7 +122,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         scheduled: what it began to wait for, where the stretch ended with a suspension.
         cancelled: numbers of the steps that it gave up, likewise.
         inline: the function that ran inside of it, where the stretch ended with one.
-        is_part: more was to be recorded at its end than one event held; the next entries have it.
+        is_part: the rest of what was to be recorded at its end is in the next entries.
     """
 
     now: Instant
@@ -142,7 +144,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         wait: what it waits for.
         status: what it shows of itself.
         advances: how often it was suspended.
-        inline_steps: how many it has recorded.
+        inline_steps: how many it has recorded, and parts of what it waits for.
         blocked: why its code cannot go on from here; empty where it can.
         blocked_since: since when no worker could go on with it; None where one could.
         version: of the code that recorded last; 0 where that is unknown.
@@ -189,8 +191,8 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
         run_seconds: of this advance.
-        inline_steps: how many `StepRecorded` it has so far.
-        in_parts: some of what it waits for was recorded by those.
+        inline_steps: how many `StepRecorded` and `StepsScheduled` it has so far.
+        parts: how many `StepsScheduled` it has so far.
         version: of the code that ran; 0 in events of releases before it was there.
         patches: names for which its code was answered since the last recording that it is new.
         fixes: how often an operator changed what it goes on from, so far.
@@ -208,22 +210,40 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     run_seconds: float = 0.0
     function: str = ""
     inline_steps: Int64 = 0
-    in_parts: bool = False
+    parts: Int64 = 0
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
     fixes: Int64 = 0
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
-    """Something happened inside of a workflow while it runs: it does not happen again.
-
-    Either a function ended that ran inside of it; or it took note of more ends, or scheduled more
-    steps, than one event holds, and this is a part of them.
+    """A function that ran inside of a workflow ended: it does not run again.
 
     Attributes:
-        number: 1 for the first.
+        number: 1 for the first; those of `StepsScheduled` are counted, too.
         now: as in WorkflowAdvanced.
-        inline: what the function returned or raised; None for a part.
+        consumed: as in WorkflowAdvanced.
+        inline: what it returned or raised.
+        version: as in WorkflowAdvanced.
+        patches: as in WorkflowAdvanced.
+    """
+
+    number: Int64
+    now: Instant
+    inline: InlineResult
+    consumed: tuple[Resolution, ...] = ()
+    version: Int64 = 0
+    patches: tuple[PatchName, ...] = ()
+
+
+class StepsScheduled(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A part of what a workflow waits for, or took note of, while it runs; the rest follows.
+
+    One event does not hold all of it, or a batch is to be recorded before its jobs are made.
+
+    Attributes:
+        number: counted with those of `StepRecorded`.
+        now: as in WorkflowAdvanced.
         consumed: as in WorkflowAdvanced.
         scheduled: as in WorkflowAdvanced.
         cancelled: as in WorkflowAdvanced.
@@ -233,7 +253,6 @@ class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
 
     number: Int64
     now: Instant
-    inline: InlineResult | None = None
     consumed: tuple[Resolution, ...] = ()
     scheduled: tuple[ScheduledStep, ...] = ()
     cancelled: tuple[StepNumber, ...] = ()

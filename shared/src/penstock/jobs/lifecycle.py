@@ -31,6 +31,7 @@ from penstock.events.job import (
 )
 from penstock.events.workflow import (
     StepRecorded,
+    StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowFixed,
@@ -83,6 +84,7 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge(_QUEUED, JobMoved, None, "a client moved it to another queue"),
     Edge(_LIVE, JobCancelled, State.CANCELLED, "a client or the orchestrator cancelled it"),
     Edge((State.RUNNING,), StepRecorded, State.RUNNING, "a step inside of a workflow ended"),
+    Edge((State.RUNNING,), StepsScheduled, State.RUNNING, "a part of what it waits for is known"),
     Edge((State.RUNNING,), WorkflowAdvanced, State.SUSPENDED, "nothing of a workflow can go on"),
     Edge((*_STARTABLE, State.RUNNING), WorkflowBlocked, State.SUSPENDED, "no code here fits it"),
     Edge((State.SUSPENDED,), WorkflowFixed, State.WAITING, "an operator fixed a blocked workflow"),

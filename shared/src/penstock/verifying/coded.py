@@ -9,6 +9,7 @@ from penstock.events.workflow import (
     Resolution,
     ScheduledStep,
     StepRecorded,
+    StepsScheduled,
     WorkflowAdvanced,
     WorkflowFixed,
 )
@@ -68,7 +69,7 @@ class _Notes:
         match event:
             case WorkflowAdvanced() if event.number == self._advances + 1:
                 self._advances = event.number
-            case StepRecorded() if event.number == self._recorded + 1:
+            case StepRecorded() | StepsScheduled() if event.number == self._recorded + 1:
                 self._recorded = event.number
             case WorkflowFixed():
                 self._open = {k: s for k, s in self._open.items() if k not in event.forgotten}
@@ -78,14 +79,15 @@ class _Notes:
                 return
         for resolution in event.consumed:
             yield from self._consume(sequence, resolution)
+        if isinstance(event, StepRecorded):
+            if event.inline.key in self._inline:
+                yield f"inline step {event.inline.key!r} was recorded before"
+            self._inline.add(event.inline.key)
+            return
         for step in event.scheduled:
             yield from self._schedule(sequence, step)
         given_up = set(event.cancelled)
         self._open = {key: step for key, step in self._open.items() if step.n not in given_up}
-        if isinstance(event, StepRecorded) and event.inline:
-            if event.inline.key in self._inline:
-                yield f"inline step {event.inline.key!r} was recorded before"
-            self._inline.add(event.inline.key)
 
     def _schedule(self, sequence: int, step: ScheduledStep) -> Iterator[str]:
         if step.n in self.scheduled_at or step.key in self._open:

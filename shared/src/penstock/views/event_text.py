@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.events.batch import (
@@ -83,8 +83,10 @@ from penstock.events.worker import (
 )
 from penstock.events.workflow import (
     InboxCarried,
+    ScheduledStep,
     SignalReceived,
     StepRecorded,
+    StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowFixed,
@@ -199,11 +201,10 @@ def _moved(event: JobMoved) -> str:
     return f"from queue {event.from_queue} to {event.queue}{reason}"
 
 
-def _recorded(event: StepRecorded) -> str:
-    if event.inline is None:
-        return f"a part of {len(event.consumed)} ends and {len(event.scheduled)} steps"
-    error = event.inline.error
-    return f"{event.inline.key}: {error.message}" if error else str(event.inline.key)
+def _steps(steps: Sequence[ScheduledStep]) -> str:
+    shown = [f"waits for {step.kind} {step.key}" for step in steps[:_STEPS_SHOWN]]
+    rest = len(steps) - _STEPS_SHOWN
+    return ", ".join([*shown, f"and {rest} more"] if rest > 0 else shown)
 
 
 def _revived(event: JobRevived) -> str:
@@ -242,12 +243,13 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobRevived: _revived,
     JobMoved: _moved,
     JobCarried: lambda event: f"{event.state}; earlier events have left the log",
-    WorkflowAdvanced: lambda event: ", ".join(
-        [f"waits for {step.kind} {step.key}" for step in event.scheduled[:_STEPS_SHOWN]]
-        + [f"and {rest} more" for rest in [len(event.scheduled) - _STEPS_SHOWN] if rest > 0]
-        or ["waits as before"]
+    WorkflowAdvanced: lambda event: _steps(event.scheduled) or "waits as before",
+    StepsScheduled: lambda event: _steps(event.scheduled) or f"{len(event.consumed)} steps ended",
+    StepRecorded: lambda event: (
+        f"{event.inline.key}: {event.inline.error.message}"
+        if event.inline.error
+        else str(event.inline.key)
     ),
-    StepRecorded: _recorded,
     WorkflowBlocked: lambda event: str(event.reason),
     WorkflowFixed: _fixed,
     WorkflowPaused: lambda event: str(event.reason),

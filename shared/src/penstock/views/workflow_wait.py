@@ -128,6 +128,8 @@ def _step(workflow_id: str, step: StepView, now: datetime) -> str:
             f"Signal {step.signal} was not sent, and {step.key} {until}: "
             f"'penstock workflow signal {workflow_id} {step.signal} VALUE' sends it."
         )
+    if step.kind == "batch":
+        return f"Step {step.key} is a batch: see 'penstock batch show {step.batch_id}'."
     if not step.job_state:
         return f"Step {step.key} has no job yet; the orchestrator dispatches what a crash left out."
     attempt = f", attempt {step.attempts}" if step.attempts else ""

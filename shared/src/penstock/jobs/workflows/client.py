@@ -183,6 +183,12 @@ class Graphs:
             raise NotFound(f"no graph of id {graph_id!r}; its events may have aged out")
         return record
 
+    async def ids(self) -> list[str]:
+        """Of all graphs that the event log holds, sorted. Raises BusError."""
+        stream, subjects = self._subjects.events_stream, self._subjects
+        counts = await self._bus.count(stream, subjects.events("graph"))
+        return sorted({subject.split(".")[-2] for subject in counts})
+
     async def find_id(self, text: str) -> str:
         """The id of the one graph whose id is ``text`` or begins with it.
 
@@ -193,9 +199,7 @@ class Graphs:
         stream, subjects = self._subjects.events_stream, self._subjects
         if await self._bus.last(stream, subjects.events("graph", text)):
             return text
-        counts = await self._bus.count(stream, subjects.events("graph"))
-        ids = {subject.split(".")[-2] for subject in counts}
-        matching = sorted(graph_id for graph_id in ids if graph_id.startswith(text))
+        matching = [graph_id for graph_id in await self.ids() if graph_id.startswith(text)]
         if len(text) < SHORTEST or not matching:
             raise NotFound(
                 f"no graph has the id {text!r}, or one that begins so (give at least {SHORTEST} "

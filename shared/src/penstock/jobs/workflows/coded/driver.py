@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -33,7 +33,14 @@ from penstock.events.workflow import (
 from penstock.jobs.errors import StepFailed, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import fitting, results
-from penstock.jobs.workflows.coded.commands import Awaited, Command, Join, RunInline, RunJob
+from penstock.jobs.workflows.coded.commands import (
+    Awaited,
+    Command,
+    Join,
+    RunBatch,
+    RunInline,
+    RunJob,
+)
 from penstock.jobs.workflows.coded.foreign_await import foreign_await, without_loop
 from penstock.jobs.workflows.coded.nodes import (
     Branch,
@@ -161,8 +168,8 @@ class Driver:
         """What is to be recorded when it is quiet.
 
         Returns:
-            A part where one event does not hold all; what follows is asked for after
-            :meth:`recorded`.
+            A part where one event does not hold all, or a batch begins; what follows is asked for
+            after :meth:`recorded`.
 
         Raises:
             WorkflowError, PayloadTooLarge
@@ -171,7 +178,8 @@ class Driver:
         to_record = [leaf for leaf in self._open.values() if leaf.n is None]
         scheduled = unrecorded.schedule(to_record, encode)
         consumed, given_up = unrecorded.consumed, unrecorded.given_up
-        if len(scheduled) < len(to_record) or unrecorded.is_full:
+        begins_batch = any(step.kind == "batch" for step in scheduled)
+        if len(scheduled) < len(to_record) or unrecorded.is_full or begins_batch:
             return Part(self.now, consumed, scheduled, given_up, patches=unrecorded.patches)
         return Suspension(
             now=self.now,
@@ -181,14 +189,20 @@ class Driver:
             wait=tuple(WaitGroup(*group) for group in groups(self._root)),
             due_at=self._due_at(),
             status=self.status,
-            in_parts=unrecorded.in_parts,
+            parts=unrecorded.parts,
             patches=unrecorded.patches,
         )
+
+    def calls_of(self, leaf: Leaf) -> Iterator[Call]:
+        """The calls of a batch, made by the code of the workflow; read once, and to their end."""
+        assert isinstance(leaf.command, RunBatch)
+        self.scope = Scope(f"{leaf.key}/")
+        return leaf.command.calls
 
     def recorded(self) -> None:
         """A part was recorded."""
         self._unrecorded.clear()
-        self._unrecorded.in_parts = True
+        self._unrecorded.parts += 1
 
     def close(self) -> None:
         """Ends the coroutines; what they do then has no effect."""
@@ -214,6 +228,7 @@ class Driver:
                 self._unrecorded.number(leaf, step.n)
                 leaf.due_at = step.due_at
             self._unrecorded.clear()
+            self._unrecorded.parts += entry.is_part
 
     # --- running ----------------------------------------------------------------------------------
     def _run(self) -> None:

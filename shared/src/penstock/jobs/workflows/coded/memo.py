@@ -16,6 +16,7 @@ from penstock.events.workflow import (
     MemoEntry,
     ScheduledStep,
     StepRecorded,
+    StepsScheduled,
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
@@ -32,7 +33,7 @@ def changes(memo: WorkflowMemo | None, event: JobEvent) -> dict[str, Any]:
     Its tries, and the losses of its workers, are counted anew for each advance.
     """
     match event:
-        case StepRecorded():
+        case StepRecorded() | StepsScheduled():
             return {"workflow": recorded(memo, event)}
         case WorkflowAdvanced():
             after = advanced(memo, event)
@@ -79,19 +80,21 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
     )
 
 
-def recorded(memo: WorkflowMemo | None, event: StepRecorded) -> WorkflowMemo:
-    """The memo after an inline step, or a part of a schedule."""
+def recorded(memo: WorkflowMemo | None, event: StepRecorded | StepsScheduled) -> WorkflowMemo:
+    """The memo after an inline step, or a part of what it waits for."""
     memo = memo or EMPTY
     if event.number != memo.inline_steps + 1:
         return memo
-    entry = MemoEntry(
-        now=event.now,
-        consumed=event.consumed,
-        scheduled=event.scheduled,
-        cancelled=event.cancelled,
-        inline=event.inline,
-        is_part=event.inline is None,
-    )
+    if isinstance(event, StepRecorded):
+        entry = MemoEntry(now=event.now, consumed=event.consumed, inline=event.inline)
+    else:
+        entry = MemoEntry(
+            now=event.now,
+            consumed=event.consumed,
+            scheduled=event.scheduled,
+            cancelled=event.cancelled,
+            is_part=True,
+        )
     return msgspec.structs.replace(
         memo,
         entries=(*memo.entries, entry),
@@ -100,7 +103,9 @@ def recorded(memo: WorkflowMemo | None, event: StepRecorded) -> WorkflowMemo:
     )
 
 
-def _by_code(memo: WorkflowMemo, event: WorkflowAdvanced | StepRecorded) -> dict[str, Any]:
+def _by_code(
+    memo: WorkflowMemo, event: WorkflowAdvanced | StepRecorded | StepsScheduled
+) -> dict[str, Any]:
     """What changes as soon as code of some version has gone on."""
     return {
         "blocked": "",
@@ -174,10 +179,12 @@ def open_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
 
 
 def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
-    """Steps with jobs that it does not wait for any more; these are to be cancelled."""
+    """Jobs and batches that it does not wait for any more; these are to be cancelled."""
     given_up = {n for entry in memo.entries for n in entry.cancelled}
     return [
-        step for step in scheduled_steps(memo).values() if step.n in given_up and step.kind == "job"
+        step
+        for step in scheduled_steps(memo).values()
+        if step.n in given_up and step.kind in ("job", "batch")
     ]
 
 

@@ -27,11 +27,11 @@ class Unrecorded:
         next_number: the least number of the next step.
 
     Attributes:
-        in_parts: a part was recorded since the advance began.
+        parts: how many were recorded of all that it waited for so far.
     """
 
     def __init__(self, next_number: int = 0) -> None:
-        self.in_parts = False
+        self.parts = 0
         self._patches: list[str] = []
         self._consumed: list[Resolution] = []
         self._given_up: list[int] = []
