@@ -36,7 +36,7 @@ from penstock.events.job import (
     JobRevived,
 )
 from penstock.events.scaling import LeaderChanged, WorkersScaled
-from penstock.events.workflow import Resolution
+from penstock.events.workflow import InlineResult, Resolution
 from penstock.verifying.checker import MOST_SHOWN, Extent
 from penstock.verifying.rules import Rule
 
@@ -182,7 +182,9 @@ BROKEN: dict[str, tuple[Rule, Change]] = {
         Rule.WORKFLOW, lambda log: log.jobs.update({"w_step_7": run("w_step_7", 91)})
     ),
     "a workflow schedules a step twice": (Rule.WORKFLOW, again(2, number=2)),
-    "a workflow takes note of a step twice": (Rule.WORKFLOW, again(4, number=2, inline=None)),
+    "a workflow takes note of a step twice": (Rule.WORKFLOW, again(
+        4, number=2, inline=InlineResult("other", "f")
+    )),
     "a workflow records an inline step twice": (Rule.WORKFLOW, again(4, number=2, consumed=())),
     "a workflow takes note of another result": (Rule.WORKFLOW, consumes(value=b"\x01")),
     "a workflow takes a completed step for a failed one": (
