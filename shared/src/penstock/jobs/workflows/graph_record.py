@@ -207,6 +207,6 @@ def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str,
     return {}
 
 
-_LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, GraphCarried, _begin, _changes)
+_LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, (GraphCarried,), _begin, _changes)
 evolve, fold = _LIFE_CYCLE.evolve, _LIFE_CYCLE.fold
 ignored_events = _LIFE_CYCLE.ignored_events
