@@ -170,6 +170,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         run_seconds: of this advance.
         inline_steps: how many `StepRecorded` it has so far.
         in_parts: some of what it waits for was recorded by those.
+        payload: the encoded call, for the message that wakes it; empty where it is long.
     """
 
     queue: str
@@ -185,6 +186,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     function: str = ""
     inline_steps: Int64 = 0
     in_parts: bool = False
+    payload: bytes = b""
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -19,14 +19,13 @@ from penstock.bus.protocol import (
     Bus,
     BusError,
     BusRefused,
-    Outgoing,
     PayloadTooLarge,
     Stored,
     WrongSequence,
 )
 from penstock.events.envelope import UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobRevived
-from penstock.events.subjects import Subjects, check_name
+from penstock.events.job import JOB_EVENTS, JobCarried
+from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
     INBOX_EVENTS,
     InboxCarried,
@@ -40,13 +39,13 @@ from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.event_log import read_event
-from penstock.jobs.job_log import JobLog, trace_of
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
+from penstock.orchestrator.workflows.wake_ups import WakeUps
 from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
 from penstock.runtime.poison_messages import note, skipping_poison
 from penstock.runtime.tasks import within
@@ -91,6 +90,7 @@ class SuspendedWorkflows:
         self._meters = WorkflowMeters(meters or Meters(), bus.now)
         self._bus, self._subjects, self._client = bus, subjects, client
         self._log = JobLog(bus, subjects, client.dispatcher.source)
+        self._wake_ups = WakeUps(bus, subjects)
         self._cancelling = InstructionExecutor(bus, subjects, client)
         self._after_seconds = after_seconds
         self._woken = asyncio.Event()
@@ -157,6 +157,7 @@ class SuspendedWorkflows:
             self._meters.advanced(key, event, stored.at)
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
+            self._wake_ups.note(key, event, stored)
             if not is_next or workflow.signals or event.cancelled or event.in_parts:
                 self._compare_soon(key)  # ends, or signals, may have come before
             elif workflow.is_due:
@@ -244,10 +245,26 @@ class SuspendedWorkflows:
         due = self._touched | self._late(now)
         self._touched = set()
         try:
+            due -= await self._wake_at_once(due, now)
             await bounded.gather(lambda key: self._look_after(key, now), sorted(due), _AT_ONCE)
         except BusError:
             self._touched |= due
             raise
+
+    async def _wake_at_once(self, keys: Iterable[str], now: float) -> set[str]:
+        """Wakes those of which nothing is in doubt, together; returns their ids."""
+        due = {
+            key: workflow
+            for key in keys
+            if (workflow := self.unfinished.get(key)) is not None
+            and workflow.is_due
+            and key not in self._unknown
+            and now < workflow.check_at
+        }
+        woken = await self._wake_ups.send_known(due)
+        for key in woken:
+            self._woke(key, due[key], now)
+        return set(woken)
 
     def _late(self, now: float) -> set[str]:
         """Those that were not looked at for long; looked for once a second, among all."""
@@ -281,7 +298,7 @@ class SuspendedWorkflows:
                 workflow.checked(now, self._after_seconds)
             if not workflow.is_due:
                 return
-            if await self._wake_quickly(key, workflow):
+            if await self._wake_ups.send(key, workflow):
                 self._woke(key, workflow, now)
                 return
         history, parent = await self._log.traced_history(key)
@@ -299,7 +316,7 @@ class SuspendedWorkflows:
             with telemetry.within(trace):  # of what this dispatches
                 await self._compare(key, workflow, record, now)
         if workflow.is_due:
-            await self._wake(record, trace)
+            await self._wake_ups.send_of(record, trace)
             self._woke(key, workflow, now)
 
     def _woke(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
@@ -317,33 +334,6 @@ class SuspendedWorkflows:
         pairs = zip(numbers, await bounded.gather(self._log.exists, ids, _AT_ONCE), strict=True)
         workflow.unseen = {n for n, is_there in pairs if not is_there}
         return not workflow.unseen
-
-    async def _wake_quickly(self, key: str, workflow: SuspendedWorkflow) -> bool:
-        """Stores the queue message of one whose call is where most are; False where it is not.
-
-        Without reading whether it is suspended still: if not, the message loses as a double does.
-        """
-        stream, subjects = self._subjects.events_stream, self._subjects
-        names = (JobDispatched.__name__, JobRevived.__name__)
-        calls = await asyncio.gather(
-            *(self._bus.last(stream, subjects.events("job", key, name)) for name in names)
-        )
-        stored = max(filter(None, calls), key=lambda call: call.sequence, default=None)
-        event = read_event(stored, JOB_EVENTS) if stored else None
-        if stored is None or not isinstance(event, JobDispatched | JobRevived):
-            return False
-        if event.queue != workflow.queue:  # it was moved
-            return False
-        headers = {
-            **queue_messages.headers(key, workflow.sequence, 1, trace_of(stored.headers)),
-            **queue_messages.recorded_header(workflow.number, workflow.inline_steps),
-        }
-        await self._bus.append(Outgoing(subjects.queue(event.queue), event.payload, headers))
-        return True
-
-    async def _wake(self, record: JobRecord, trace: Mapping[str, str]) -> None:
-        check_name("queue", record.queue)
-        await self._bus.append(queue_messages.ready(self._subjects, record, trace))
 
     async def _compare(
         self, key: str, workflow: SuspendedWorkflow, record: JobRecord, now: float

@@ -31,6 +31,8 @@ log = logging.getLogger("penstock.worker")
 
 BLOCKED_SECONDS = 60.0
 """A blocked workflow is offered again after it: other workers may have other code by then."""
+_MAX_PAYLOAD_BYTES = 2_000
+"""Of a call that is repeated in the event of each advance."""
 
 
 class Advance(NamedTuple):
@@ -104,7 +106,9 @@ class Suspensions:
     def _advance(self, job: ClaimedJob, outcome: Outcome) -> Advance:
         verdict = outcome.verdict
         assert isinstance(verdict, Suspended)
+        payload = job.delivery.body
         event = WorkflowAdvanced(
+            payload=payload if len(payload) <= _MAX_PAYLOAD_BYTES else b"",
             number=verdict.number,
             run_seconds=whole_micros(outcome.run_seconds),
             inline_steps=verdict.inline_steps,
