@@ -178,6 +178,26 @@ class GraphReopened(GraphEvent, frozen=True, kw_only=True, tag=True):
     round: Int64
 
 
+class GraphPaused(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """A client paused it: no further step is dispatched, and it does not end, until it is resumed.
+
+    Attributes:
+        reason: given by the person who paused it.
+    """
+
+    reason: str = ""
+
+
+class GraphResumed(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """A paused graph goes on; one that is not paused is looked at again by the orchestrator.
+
+    Attributes:
+        reason: given by the person who resumed it.
+    """
+
+    reason: str = ""
+
+
 class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
     """All that the graph's earlier events led to: they leave the log, and this takes their place.
 
@@ -186,6 +206,8 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
             known, of a graph that has ended.
         again: steps whose jobs are to be given another life.
         counted_to: the log's sequence up to which jobs are counted in ``slots``.
+        paused_at: since when it is paused; None where it is not.
+        pause_reason: as in GraphPaused.
     """
 
     state: str
@@ -207,6 +229,8 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
     definition: str = ""
     version: Int64 = 0
     digest: str = ""
+    paused_at: Instant | None = None
+    pause_reason: str = ""
 
     def __post_init__(self) -> None:
         _check_steps(self.steps)
@@ -219,5 +243,7 @@ GRAPH_EVENTS = Codec(
     GraphFailed,
     GraphCancelled,
     GraphReopened,
+    GraphPaused,
+    GraphResumed,
     GraphCarried,
 )

@@ -42,6 +42,7 @@ from penstock.jobs.running.context import Context
 from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.coded.context import WorkflowContext
+from penstock.jobs.workflows.coded.results import MapResult
 from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow, workflow
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.steps import Step
@@ -70,6 +71,7 @@ __all__ = [
     "JobView",
     "JobsError",
     "LetterFilter",
+    "MapResult",
     "MissingKey",
     "NamedJob",
     "NamedWorkflow",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -29,7 +28,17 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
+from penstock.events.workflow import (
+    MemoCarried,
+    StepRecorded,
+    StepsScheduled,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowMemo,
+    WorkflowPaused,
+    WorkflowResumed,
+)
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
     LifeCycle,
@@ -75,19 +84,22 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge(_QUEUED, JobMoved, None, "a client moved it to another queue"),
     Edge(_LIVE, JobCancelled, State.CANCELLED, "a client or the orchestrator cancelled it"),
     Edge((State.RUNNING,), StepRecorded, State.RUNNING, "a step inside of a workflow ended"),
+    Edge((State.RUNNING,), StepsScheduled, State.RUNNING, "a part of what it waits for is known"),
     Edge((State.RUNNING,), WorkflowAdvanced, State.SUSPENDED, "nothing of a workflow can go on"),
-    Edge((State.RUNNING,), WorkflowBlocked, State.SUSPENDED, "its code does not fit its history"),
+    Edge((*_STARTABLE, State.RUNNING), WorkflowBlocked, State.SUSPENDED, "no code here fits it"),
+    Edge((State.SUSPENDED,), WorkflowFixed, State.WAITING, "an operator fixed a blocked workflow"),
+    Edge(_LIVE, WorkflowPaused, None, "a client paused it: no advance is started"),
+    Edge(_LIVE, WorkflowResumed, None, "a client resumed it"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
 )
-
-_BEGINNINGS = (JobCarried, JobRevived, JobCompleted)
-"""Besides JobDispatched, what a record can begin with where earlier events left the log."""
 
 
 def leads_to(event: Event | UnknownEvent, state: State) -> bool:
     """Whether a job may be in ``state`` after ``event``."""
     if isinstance(event, JobCarried):
         return event.state == state
+    if isinstance(event, MemoCarried):
+        return True
     if isinstance(event, JobRecovered) and state is State.RETRYING:
         return event.due_at is not None
     edge = _LIFE_CYCLE.edge(event)
@@ -131,8 +143,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         peak_memory_bytes: resident memory of the worker at most, while the last attempt ran; 0
             where it was not measured.
         kind: as in JobDispatched.
+        version: of a workflow's code, as it was dispatched; 0 where that is unknown.
         workflow: what a workflow has recorded; None before its first recording.
         wakes_at: when a suspended workflow goes on by itself.
+        paused_at: since when a workflow is paused; None where it is not.
+        pause_reason: given by the person who paused it.
     """
 
     id: str
@@ -180,6 +195,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     workflow: WorkflowMemo | None = None
     wakes_at: datetime | None = None
     kind: str = ""
+    version: int = 0
+    paused_at: datetime | None = None
+    pause_reason: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -194,45 +212,35 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is a coded workflow: as dispatched, or by what it has recorded."""
         return self.kind == "workflow" or self.workflow is not None
 
+    @property
+    def code_version(self) -> int:
+        """The version of the code that a workflow is to go on with; 0: the newest."""
+        return (self.workflow.version if self.workflow else 0) or self.version
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no advance is to be started; an ended one is not paused."""
+        return self.paused_at is not None and not self.state.ended
+
 
 _CARRIED = shared_fields(JobRecord, JobCarried)
 
 
-def carried(record: JobRecord, source: str) -> JobCarried:
-    """The event that takes the place of all that led to ``record``."""
-    return JobCarried(
-        job_id=record.id,
-        correlation_id=record.id,
-        source=source,
-        state=record.state,
-        **values(record, _CARRIED),
-    )
+def carried(record: JobRecord, source: str) -> list[JobEvent]:
+    """The event that takes the place of all that led to ``record``, and parts of a large memo."""
+    head, parts = memo.parts(record.workflow)
+    about: dict[str, Any] = {"job_id": record.id, "correlation_id": record.id, "source": source}
+    whole = {**values(record, _CARRIED), "workflow": head}
+    return [
+        JobCarried(state=record.state, **whole, **about),
+        *(MemoCarried(offset=offset, entries=entries, **about) for offset, entries in parts),
+    ]
 
 
 def _restored(event: JobCarried, sequence: int) -> JobRecord:
     """Raises IllegalTransition: its state is of a later version."""
     state = carried_state(State, event.state, f"job {event.job_id}")
     return JobRecord(id=event.job_id, state=state, sequence=sequence, **values(event, _CARRIED))
-
-
-def without_tail(
-    events: Sequence[tuple[int, Event | UnknownEvent]],
-) -> Sequence[tuple[int, Event | UnknownEvent]]:
-    """The events from the first on that a record can begin with, and the unreadable ones before.
-
-    History is shortened from its old end, so the first events of a job leave the log before its
-    later ones. A job that has ended leaves such a tail, and one that lives has it before its
-    JobCarried. A JobDispatched is always a job's first event: what stands before it is no tail.
-    """
-    begin = len(events)
-    for place, (_, event) in enumerate(events):
-        if isinstance(event, JobDispatched):
-            return events
-        if isinstance(event, _BEGINNINGS):
-            begin = place
-            break
-    before = [entry for entry in events[:begin] if isinstance(entry[1], UnknownEvent)]
-    return [*before, *events[begin:]]
 
 
 def _begin(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord | None:
@@ -284,6 +292,7 @@ def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
         dispatch_id=event.id,
         tries=event.tries,
         kind=event.kind,
+        version=event.version,
     )
 
 
@@ -309,12 +318,15 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         void_before=sequence if event.changed else record.void_before if record else 0,
         workflow=record.workflow if record else None,
         kind=record.kind if record else "",
+        version=record.version if record else 0,
     )
 
 
 def _changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
     if isinstance(event, JobCarried):
         return {}
+    if isinstance(event, MemoCarried):
+        return {"workflow": memo.joined(record.workflow, event)}
     changes = _own_changes(record, event, sequence)
     changes["changed_by"], changes["changed_id"] = sequence, event.id
     return changes
@@ -384,7 +396,17 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
             return {"error": event.error, "finished_at": event.at}
         case JobCancelled():
             return {"finished_at": event.at}
+        case WorkflowPaused() | WorkflowResumed():
+            return _pause_changes(record, event)
     return memo.changes(record.workflow, event)
+
+
+def _pause_changes(record: JobRecord, event: WorkflowPaused | WorkflowResumed) -> dict[str, Any]:
+    if isinstance(event, WorkflowPaused):
+        return {"paused_at": event.at, "pause_reason": event.reason}
+    resumed = {"paused_at": None, "pause_reason": ""}
+    # Its message was dropped while it was paused; an advance that still runs has its own.
+    return resumed if record.state is State.RUNNING else {**resumed, "message": 0}
 
 
 def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[str, Any]:
@@ -400,6 +422,8 @@ def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[st
     return lost | delayed
 
 
-_LIFE_CYCLE = LifeCycle("job", TRANSITIONS, JobEvent, JobCarried, _begin, _changes, _begin_at_end)
+_LIFE_CYCLE = LifeCycle(
+    "job", TRANSITIONS, JobEvent, (JobCarried, MemoCarried), _begin, _changes, _begin_at_end
+)
 evolve, advance = _LIFE_CYCLE.evolve, _LIFE_CYCLE.advance
 fold, ignored_events = _LIFE_CYCLE.fold, _LIFE_CYCLE.ignored_events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,27 +15,32 @@ from penstock.events.graph import (
     GRAPH_EVENTS,
     MAX_STEPS,
     GraphEvent,
+    GraphPaused,
     GraphReopened,
+    GraphResumed,
     GraphStopping,
     OnFailure,
 )
-from penstock.events.subjects import Subjects
+from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import derived_ids, job_view
 from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
-from penstock.jobs.errors import JobRefused, NotFound
+from penstock.jobs.errors import AmbiguousId, JobRefused, NotFound
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
+from penstock.jobs.reading.id_prefix import LONGEST_LIST, SHORTEST
 from penstock.jobs.workflows.declared.definition import Definition
 from penstock.jobs.workflows.declared.validation import checked
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
 from penstock.jobs.workflows.starting import Starter
 from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared
+
+_MAX_REASON_LENGTH = 1_000
 
 
 class Graphs:
@@ -178,6 +183,32 @@ class Graphs:
             raise NotFound(f"no graph of id {graph_id!r}; its events may have aged out")
         return record
 
+    async def ids(self) -> list[str]:
+        """Of all graphs that the event log holds, sorted. Raises BusError."""
+        stream, subjects = self._subjects.events_stream, self._subjects
+        counts = await self._bus.count(stream, subjects.events("graph"))
+        return sorted({subject.split(".")[-2] for subject in counts})
+
+    async def find_id(self, text: str) -> str:
+        """The id of the one graph whose id is ``text`` or begins with it.
+
+        Raises:
+            NotFound, AmbiguousId, BusError
+        """
+        check_name("graph", text)
+        stream, subjects = self._subjects.events_stream, self._subjects
+        if await self._bus.last(stream, subjects.events("graph", text)):
+            return text
+        matching = [graph_id for graph_id in await self.ids() if graph_id.startswith(text)]
+        if len(text) < SHORTEST or not matching:
+            raise NotFound(
+                f"no graph has the id {text!r}, or one that begins so (give at least {SHORTEST} "
+                "characters; the events of old graphs have left the log)"
+            )
+        if len(matching) > 1:
+            raise AmbiguousId(text, matching, LONGEST_LIST, noun="graph")
+        return matching[0]
+
     async def step(self, graph_id: str, name: str) -> JobView:
         """The job of one step. Raises NotFound, also while its turn has not come."""
         record = await self.show(graph_id)
@@ -215,6 +246,65 @@ class Graphs:
 
         async def change(record: GraphRecord) -> GraphRecord | None:
             if record.state is not GraphState.RUNNING:
+                return record
+            return await self.show(graph_id) if await self._append_if(event, record) else None
+
+        return await compare_and_set(lambda: self.show(graph_id), change, f"graph {graph_id}")
+
+    async def pause(self, graph_id: str, reason: str = "") -> GraphRecord:
+        """Pauses a graph: no further step is dispatched, and it does not end, until it is resumed.
+
+        Steps that were dispatched go on to their end, delayed ones too.
+
+        Args:
+            graph_id: of a graph that runs; one that is paused already stays as it is.
+            reason: for people.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: it has ended, or is being cancelled; or it changed too quickly.
+        """
+        event = GraphPaused(
+            graph_id=graph_id,
+            correlation_id=graph_id,
+            source=self._dispatcher.source,
+            reason=reason[:_MAX_REASON_LENGTH],
+        )
+        return await self._change_running(event, "paused", is_needed=lambda it: not it.is_paused)
+
+    async def resume(
+        self, graph_id: str, reason: str = "", *, even_if_not_paused: bool = False
+    ) -> GraphRecord:
+        """Lets a paused graph go on; one that is not paused stays as it is.
+
+        Args:
+            graph_id: of a graph that runs.
+            reason: for people.
+            even_if_not_paused: has the orchestrator look at one that is stuck again.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: it has ended, or is being cancelled; or it changed too quickly.
+        """
+        event = GraphResumed(
+            graph_id=graph_id,
+            correlation_id=graph_id,
+            source=self._dispatcher.source,
+            reason=reason[:_MAX_REASON_LENGTH],
+        )
+        return await self._change_running(
+            event, "resumed", is_needed=lambda it: even_if_not_paused or it.is_paused
+        )
+
+    async def _change_running(
+        self, event: GraphEvent, done: str, is_needed: Callable[[GraphRecord], bool]
+    ) -> GraphRecord:
+        graph_id = event.graph_id
+
+        async def change(record: GraphRecord) -> GraphRecord | None:
+            if record.state is not GraphState.RUNNING:
+                raise JobRefused(f"graph {graph_id} cannot be {done}: it is {record.state}")
+            if not is_needed(record):
                 return record
             return await self.show(graph_id) if await self._append_if(event, record) else None
 

@@ -16,7 +16,9 @@ from penstock.events.graph import (
     GraphCompleted,
     GraphEvent,
     GraphFailed,
+    GraphPaused,
     GraphReopened,
+    GraphResumed,
     GraphStarted,
     GraphStep,
     GraphStopping,
@@ -52,6 +54,8 @@ TRANSITIONS: tuple[Edge[GraphState, GraphEvent], ...] = (
     Edge((_R,), GraphCompleted, GraphState.COMPLETED, "its last step has completed"),
     Edge((_R,), GraphFailed, GraphState.FAILED, "a step failed, and no other runs"),
     Edge((_S,), GraphCancelled, GraphState.CANCELLED, "no step runs any more"),
+    Edge((_R,), GraphPaused, None, "a client paused it: no further step begins"),
+    Edge((_R,), GraphResumed, None, "a client resumed it"),
     Edge((_F, _C), GraphReopened, GraphState.RUNNING, "a client resumed it where it ended"),
 )
 
@@ -68,6 +72,8 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
         round: how often it was reopened.
         is_shortened: its first events have left the log.
         on_failure, context, definition, version, digest: as in its start.
+        paused_at: since when it is paused; None where it is not.
+        pause_reason: given by the person who paused it.
     """
 
     id: str
@@ -89,9 +95,16 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     definition: str = ""
     version: int = 0
     digest: str = ""
+    paused_at: datetime | None = None
+    pause_reason: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no further step is to begin; one that is being cancelled is not paused."""
+        return self.paused_at is not None and self.state is GraphState.RUNNING
 
 
 _CARRIED = shared_fields(GraphRecord, GraphCarried)
@@ -166,6 +179,9 @@ def plan_of(record: GraphRecord) -> Plan:
     return Plan(record.steps, record.on_failure, context)
 
 
+_NOT_PAUSED: dict[str, Any] = {"paused_at": None, "pause_reason": ""}
+
+
 def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str, Any]:
     match event:
         case GraphStopping():
@@ -183,10 +199,14 @@ def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str,
             }
         case GraphReopened():
             nothing_failed = {"reason": "", "failed_step": "", "failed_job": ""}
-            return {"ended_at": None, "round": event.round, **nothing_failed}
+            return {"ended_at": None, "round": event.round, **nothing_failed, **_NOT_PAUSED}
+        case GraphPaused():
+            return {"paused_at": event.at, "pause_reason": event.reason}
+        case GraphResumed():
+            return _NOT_PAUSED
     return {}
 
 
-_LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, GraphCarried, _begin, _changes)
+_LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, (GraphCarried,), _begin, _changes)
 evolve, fold = _LIFE_CYCLE.evolve, _LIFE_CYCLE.fold
 ignored_events = _LIFE_CYCLE.ignored_events

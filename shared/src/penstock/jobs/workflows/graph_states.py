@@ -11,7 +11,7 @@ from penstock.jobs.batches.slots import Slot
 from penstock.jobs.job_view import missing_result
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
-from penstock.jobs.workflows.declared.progress import StepState, Unreadable
+from penstock.jobs.workflows.declared.progress import Progress, StepState, Unreadable
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, plan_of
 
 _SLOTS = {
@@ -22,7 +22,12 @@ _SLOTS = {
 
 
 def step_states(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> tuple[StepState, ...]:
-    """The state of each step, by position, as the orchestrator comes to it.
+    """The state of each step, by position; see :func:`progress`."""
+    return progress(graph, jobs).states
+
+
+def progress(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> Progress:
+    """How far a graph is, as the orchestrator comes to it.
 
     Args:
         graph: as it is now.
@@ -31,14 +36,10 @@ def step_states(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> tuple[Step
     Raises:
         ValueError: its context cannot be read.
     """
-    return (
-        plan_of(graph)
-        .progress(
-            {position: _SLOTS.get(record.state, Slot.PENDING) for position, record in jobs.items()},
-            {position: _result(record) for position, record in jobs.items()},
-            is_cancelled=graph.state in (GraphState.STOPPING, GraphState.CANCELLED),
-        )
-        .states
+    return plan_of(graph).progress(
+        {position: _SLOTS.get(record.state, Slot.PENDING) for position, record in jobs.items()},
+        {position: _result(record) for position, record in jobs.items()},
+        is_cancelled=graph.state in (GraphState.STOPPING, GraphState.CANCELLED),
     )
 
 

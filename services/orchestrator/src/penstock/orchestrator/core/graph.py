@@ -146,6 +146,8 @@ class Graph:
         """What is to be done now, if anything."""
         if self.record.state.ended:
             return self._call_back()
+        if self.record.is_paused:
+            return None
         is_stopping = self.record.state is GraphState.STOPPING
         if is_stopping and (running := self._running()):
             names = tuple(step_id(self.record.id, index) for index in running)

@@ -59,7 +59,7 @@ class WakeUps:
         messages: list[Outgoing] = []
         for key, workflow in due.items():
             call = self._calls.pop(key, None)
-            if call is not None and call.sequence == workflow.sequence:
+            if call and call.sequence == workflow.sequence and not workflow.fixes:
                 keys.append(key)
                 messages.append(self._message(key, workflow, call.payload, call.trace))
         answers = await self._bus.append_many(messages) if messages else []
@@ -80,7 +80,7 @@ class WakeUps:
         event = read_event(stored, JOB_EVENTS) if stored else None
         if stored is None or not isinstance(event, JobDispatched | JobRevived):
             return False
-        if event.queue != workflow.queue:  # it was moved
+        if event.queue != workflow.queue or workflow.fixes:  # it was moved, or fixed
             return False
         trace = trace_of(stored.headers)
         await self._bus.append(self._message(key, workflow, event.payload, trace))
@@ -97,5 +97,6 @@ class WakeUps:
         headers = {
             **queue_messages.headers(key, workflow.sequence, 1, trace),
             **queue_messages.recorded_header(workflow.number, workflow.inline_steps),
+            **queue_messages.version_header(workflow.version),
         }
         return Outgoing(self._subjects.queue(workflow.queue), payload, headers)
