@@ -154,6 +154,9 @@ class SyncGraphs(Blocking):
     step = blocking(Graphs.step)
     wait = blocking(Graphs.wait)
     cancel = blocking(Graphs.cancel)
+    pause = blocking(Graphs.pause)
+    resume = blocking(Graphs.resume)
+    signal = blocking(Graphs.signal)
     retry_failed = blocking(Graphs.retry_failed)
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from penstock.bus.protocol import Bus
+from penstock.bus.protocol import Bus, broker_time
 from penstock.config.topology import Priority
 from penstock.events.envelope import new_id
 from penstock.events.graph import (
     GRAPH_EVENTS,
     MAX_STEPS,
     GraphEvent,
+    GraphPaused,
     GraphReopened,
+    GraphResumed,
+    GraphSignalled,
     GraphStopping,
     OnFailure,
 )
@@ -30,12 +33,13 @@ from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
+from penstock.jobs.workflows import graph_signals
 from penstock.jobs.workflows.declared.definition import Definition
 from penstock.jobs.workflows.declared.validation import checked
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
 from penstock.jobs.workflows.starting import Starter
-from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared
+from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared, seconds
 
 
 class Graphs:
@@ -61,6 +65,7 @@ class Graphs:
         priority: Priority = "normal",
         delay: float | timedelta = 0.0,
         tags: Iterable[str] = (),
+        timeout: float | timedelta = 0.0,
         then: Call | Awaiting | None = None,
         catch: Call | Awaiting | None = None,
         finally_: Call | Awaiting | None = None,
@@ -76,6 +81,8 @@ class Graphs:
             priority: of all steps, for queues that have priorities.
             delay: seconds until the first step may start.
             tags: of all steps, besides the functions' own.
+            timeout: seconds that the whole may take; then its steps are cancelled, and it has
+                failed.
             then: dispatched once when all steps have completed.
             catch: dispatched once when a step has failed.
             finally_: dispatched once in any case.
@@ -101,6 +108,7 @@ class Graphs:
             priority=priority,
             delay=delay,
             tags=tags,
+            timeout=timeout,
             then=then,
             catch=catch,
             finally_=finally_,
@@ -119,6 +127,7 @@ class Graphs:
         tags: Iterable[str] = (),
         context: Mapping[str, Any] | None = None,
         on_failure: OnFailure = "stop",
+        timeout: float | timedelta = 0.0,
         then: Call | Awaiting | None = None,
         catch: Call | Awaiting | None = None,
         finally_: Call | Awaiting | None = None,
@@ -138,6 +147,8 @@ class Graphs:
             context: values that the steps share, by key; plain data.
             on_failure: after a failed step no other begins (``stop``), or only those do not that
                 need it (``continue``).
+            timeout: seconds that the whole may take; then its steps are cancelled, and it has
+                failed.
             then: dispatched once when all steps have completed, or were skipped.
             catch: dispatched once when a step has failed and no other runs.
             finally_: dispatched once in any case.
@@ -157,6 +168,7 @@ class Graphs:
             steps=tuple(declared(steps, by_level, delay)),
             context=dict(context or {}),
             on_failure=on_failure,
+            timeout_seconds=seconds(timeout),
         )
         callbacks = encode_callbacks(self._dispatcher, graph_id, then, catch, finally_)
         return await self._starter.start(
@@ -206,19 +218,76 @@ class Graphs:
             NotFound, BusError
             JobRefused: the graph changed too quickly.
         """
-        event = GraphStopping(
-            graph_id=graph_id,
-            correlation_id=graph_id,
-            source=self._dispatcher.source,
-            reason=reason,
+        event = GraphStopping(reason=reason, **self._about(graph_id))
+        unended = (GraphState.RUNNING, GraphState.PAUSED)
+        return await self._change(graph_id, event, lambda record: record.state in unended)
+
+    async def pause(self, graph_id: str, reason: str = "paused by a client") -> GraphRecord:
+        """Lets no further step begin until it is resumed; those that run end.
+
+        Signals are taken, and the time of waits goes on; what follows from them waits. The time
+        that the graph may take does not go on.
+
+        Returns:
+            The graph as it is then: one that has ended, or is being cancelled, is not paused.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: the graph changed too quickly.
+        """
+        event = GraphPaused(reason=reason, **self._about(graph_id))
+        return await self._change(
+            graph_id, event, lambda record: record.state is GraphState.RUNNING
         )
 
+    async def resume(self, graph_id: str) -> GraphRecord:
+        """Lets a paused graph go on; one that is not paused stays as it is. Raises as `pause`."""
+        event = GraphResumed(**self._about(graph_id))
+        return await self._change(graph_id, event, lambda record: record.state is GraphState.PAUSED)
+
+    async def signal(
+        self, graph_id: str, name: str, value: Any = None, *, signal_id: str = ""
+    ) -> GraphRecord:
+        """Sends a value to the step that waits for it, or will.
+
+        Args:
+            graph_id: of a graph that has not ended.
+            name: of the signal.
+            value: plain data, at most 64,000 bytes; true or false for an approval.
+            signal_id: a sender that tries again with the same one is not refused.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: no step waits for it, or no longer, or it was sent already; the graph has
+                ended; or the value cannot be sent.
+        """
+        signal = graph_signals.made(name, value, signal_id)
+        event = GraphSignalled(
+            signal=name, value=signal.value, signal_id=signal_id, **self._about(graph_id)
+        )
+        return await self._change(
+            graph_id, event, lambda record: graph_signals.is_new(record, name, signal)
+        )
+
+    async def _change(
+        self, graph_id: str, event: GraphEvent, applies: Callable[[GraphRecord], bool]
+    ) -> GraphRecord:
+        """The graph after an event that is appended if it applies to the graph as it is then."""
+
         async def change(record: GraphRecord) -> GraphRecord | None:
-            if record.state is not GraphState.RUNNING:
+            if not applies(record):
                 return record
             return await self.show(graph_id) if await self._append_if(event, record) else None
 
         return await compare_and_set(lambda: self.show(graph_id), change, f"graph {graph_id}")
+
+    def _about(self, graph_id: str) -> dict[str, Any]:
+        return {
+            "graph_id": graph_id,
+            "correlation_id": graph_id,
+            "source": self._dispatcher.source,
+            "at": broker_time(self._bus),
+        }
 
     async def retry_failed(self, graph_id: str) -> GraphRecord:
         """Resumes a graph that failed or was cancelled where it ended.
@@ -243,12 +312,7 @@ class Graphs:
             raise JobRefused(
                 f"graph {graph_id} failed, and steps that had completed were undone; start it anew"
             )
-        event = GraphReopened(
-            graph_id=graph_id,
-            correlation_id=graph_id,
-            source=self._dispatcher.source,
-            round=record.round + 1,
-        )
+        event = GraphReopened(round=record.round + 1, **self._about(graph_id))
         if not await self._append_if(event, record):
             raise JobRefused(f"graph {graph_id} changed meanwhile; look at it and try again")
         return await self.show(graph_id)
