@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from penstock.bus.nats import NatsBus
 from penstock.config import Settings
@@ -19,12 +20,18 @@ EVENTS_PER_JOB = 3
 fork = multiprocessing.get_context("fork")
 
 
-def settings_for(url: str) -> Settings:
+def settings_for(url: str, module: str = "noop_jobs", **pool: Any) -> Settings:
+    """Settings of one pool, ``bench``.
+
+    Args:
+        module: of its jobs.
+        pool: fields of its table.
+    """
     return check(
         {
             "nats": {"url": url, "request_timeout_seconds": 30},
-            "jobs": {"modules": ["noop_jobs"]},
-            "pools": {"bench": {}},
+            "jobs": {"modules": [module]},
+            "pools": {"bench": pool},
         }
     )
 

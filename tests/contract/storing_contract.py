@@ -65,6 +65,38 @@ class FollowingContract:
 
 
 class StoringContract(FollowingContract):
+    async def test_the_last_messages_of_many_subjects_are_read_together(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream, jobs = examined.subjects.events_stream, [f"job-{n}" for n in range(1_200)]
+        subjects = [examined.event(job) for job in jobs]
+        stored = [Outgoing(subject, b"old") for subject in subjects]
+        stored += [Outgoing(subject, subject.encode()) for subject in subjects]
+        sequences = await bus.append_many([*stored, Outgoing(examined.event("other"), b"x")])
+
+        found = await bus.last_of(stream, [examined.event("none"), *subjects])
+
+        assert {subject: message.body for subject, message in found.items()} == {
+            subject: subject.encode() for subject in subjects
+        }
+        last = [found[subject].sequence for subject in subjects]
+        assert last == sequences[len(jobs) : 2 * len(jobs)]
+        assert await bus.last_of(stream, [examined.event("none")]) == {}
+
+    async def test_last_messages_of_some_size_are_read_together(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream = examined.subjects.events_stream
+        subjects = [examined.event(job) for job in "abcdefghijkl"]
+        for subject in subjects:
+            await bus.append(Outgoing(subject, subject[-1:].encode() * 900_000))
+
+        found = await bus.last_of(stream, subjects)
+
+        assert {subject: message.body[:1] for subject, message in found.items()} == {
+            subject: subject[-1:].encode() for subject in subjects
+        }
+
     async def test_a_message_is_read_back_as_it_was_stored(
         self, bus: Bus, examined: Examined
     ) -> None:

@@ -2,7 +2,8 @@
 
 A block whose first line is a comment with a file name is that file; each line of a `sh` block is a
 command, in the background where it ends in `&`; each line of a `text` block after it stands in what
-it printed. Blocks of other languages are read only.
+it printed, or in what its last command prints a little later, if that only shows something. Blocks
+of other languages are read only.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 from tests.integration.test_up import running_up
 
 START = "penstock up --no-live &"
+SHOWING = ("penstock workflow why", "penstock workflow show", "penstock workflow ls")
 _FILE = re.compile(r"(?:#|--) ([\w./@]+\.\w+)\n")
 
 
@@ -58,8 +60,9 @@ class Reader:
         self, folder: Path, stack: ExitStack, environment: Mapping[str, str] | None = None
     ) -> None:
         self.folder, self._stack = folder, stack
-        self._environment = {**os.environ, **(environment or {}), "PYTHONPATH": ""}
-        self._printed = ""
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, **(environment or {}), "PYTHONPATH": ""}
+        self._printed, self._last = "", ""
 
     def follow(self, block: Block) -> None:
         """Does what a block says. Raises AssertionError when the outcome is another."""
@@ -69,10 +72,14 @@ class Reader:
             path.parent.mkdir(exist_ok=True)
             path.write_text(block.text)
         elif block.language == "sh":
-            self._printed = "".join(map(self._run, block.text.splitlines()))
+            *_, self._last = commands = block.text.splitlines()
+            self._printed = "".join(map(self._run, commands))
         elif block.language == "text" and self._printed:
-            for line in block.text.splitlines():
-                assert line in self._printed, self._printed
+            deadline = time.monotonic() + (20.0 if self._last.startswith(SHOWING) else 0.0)
+            expected = block.text.splitlines()
+            while missing := [line for line in expected if line not in self._printed]:
+                assert time.monotonic() < deadline, f"{missing} not in\n{self._printed}"
+                self._printed += self._run(self._last)
 
     def start(self, command: str) -> subprocess.Popen[bytes]:
         """Starts a command that is ended with the stack."""

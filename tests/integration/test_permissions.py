@@ -94,7 +94,8 @@ RETRIED = [
         "graph.x.GraphReopened",
     )
 ]
-ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY, *CARRIED]
+INBOX = "penstock.events.workflow.x.InboxCarried"
+ALL_BUT_THE_ORCHESTRATOR = [PURGE, UPDATE, MAKE, EMPTY, INBOX, *CARRIED]
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -42,6 +42,7 @@ async def test_a_workflow_is_run_shown_explained_signalled_and_cancelled(
     ran = await shell.asked_json("workflow", "run", f"{WORKFLOWS}.brief", *by_name)
     assert (ran["workflow"]["state"], ran["result"]) == ("completed", 8)
     assert [step["key"] for step in ran["steps"]] == ["twice"]
+    assert "result     8" in await shell.asked("workflow", "wait", ran["workflow"]["id"])
 
     workflow_id = await crew.client.dispatch(linger(number=1))
     await crew.reached(workflow_id, State.SUSPENDED, WITHIN)
@@ -58,12 +59,17 @@ async def test_a_workflow_is_run_shown_explained_signalled_and_cancelled(
     assert await shell.asked_json("workflow", "ls", "--state", "blocked") == []
     assert len(await shell.asked_json("workflow", "ls", "--function", linger.name)) == 1
 
+    late = await shell.asked("workflow", "wait", prefix, "--timeout", "0.1s", code=1)
+    assert f"has not ended after 0.1 s; see 'penstock workflow why {workflow_id}'" in late
+
     for _ in range(2):
         await shell.asked("workflow", "signal", prefix, "go", "5", "--id", "once")
     await crew.reached(workflow_id, State.SUSPENDED, WITHIN)
     assert "is cancelled" in await shell.asked("workflow", "cancel", prefix)
     refused = await shell.asked("workflow", "signal", prefix, "go", code=1)
     assert "takes no signal: it is cancelled" in refused
+    ended = await shell.asked("workflow", "wait", prefix, code=1)
+    assert "ended cancelled" in ended
     assert "had already ended" not in await shell.asked("workflow", "cancel", prefix)
 
 
@@ -75,4 +81,5 @@ async def test_what_is_no_workflow_is_refused(crew: Crew, shell: Shell) -> None:
     assert "no job has the id 'nothing'" in missing
     submit = ("job", "submit", f"{WORKFLOWS}.double", "--by-name", "--queue", "work")
     plain = await shell.asked_json(*submit, "-a", "number=1", "--delay", "1h")
-    assert "is no workflow" in await shell.asked("workflow", "why", plain["id"], code=1)
+    for verb in ("why", "wait"):
+        assert "is no workflow" in await shell.asked("workflow", verb, plain["id"], code=1)

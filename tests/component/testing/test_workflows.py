@@ -32,8 +32,10 @@ from penstock.jobs import (
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads import redaction
 from penstock.jobs.queues import queue_messages
+from penstock.jobs.workflows.coded import unrecorded
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.testing import Bench
+from penstock.worker.running import advances
 from penstock.worker.running.suspensions import Suspensions
 
 RATES: list[str] = []
@@ -282,17 +284,60 @@ async def test_a_lost_wake_up_comes_again(penstock: Bench) -> None:
         follower.cancel()
 
 
-async def test_what_fits_no_message_is_an_error(penstock: Bench) -> None:
-    workflow_id = await penstock.client.dispatch(broad())
+async def test_a_join_of_more_than_one_message_holds_is_recorded_in_parts(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(broad(steps=2_500))
     await penstock.run_pending()
-    error = (await penstock.client.job(workflow_id)).error
-    assert error is not None
-    assert error.kind == "advance-too-large"
+    view = await penstock.client.job(workflow_id)
+    assert view.result == sum(range(2_500)) * 2
+    kinds = [type(event) for _, event in view.events]
+    assert kinds.count(WorkflowAdvanced) == 1
+    assert 3 <= kinds.count(StepRecorded) <= 10
+    penstock.assert_dispatched_times(reserve, 2_500)
 
 
 @workflow()
-async def broad(ctx: WorkflowContext) -> None:
-    await ctx.gather(*(reserve(order=order) for order in range(9_000)))
+async def broad(ctx: WorkflowContext, steps: int) -> int:
+    return sum(await ctx.gather(*(reserve(order=order) for order in range(steps))))
+
+
+async def test_steps_of_a_part_that_a_crash_left_out_are_dispatched(
+    penstock: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def crash(*_: object) -> None: ...
+
+    monkeypatch.setattr(unrecorded, "MAX_PART_BYTES", 2_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(advances, "send_steps", crash)
+        workflow_id = await penstock.client.dispatch(broad(steps=20))
+        await penstock.run_pending()
+        assert (await penstock.client.job(workflow_id)).state is State.SUSPENDED
+    await penstock.advance(11)
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == sum(range(20)) * 2
+
+
+@job(queue="notes")
+def note(text: str) -> int:
+    return len(text)
+
+
+@workflow(tries=1)
+async def verbose(ctx: WorkflowContext, length: int) -> Any:
+    return await ctx.gather(*(ctx.run(note(text="x" * length)) for _ in range(3)))
+
+
+async def test_steps_with_large_arguments_are_recorded_one_by_one(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(verbose(length=200_000))
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == [200_000] * 3
+
+
+async def test_a_step_with_too_large_arguments_is_an_error(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(verbose(length=2_000_000))
+    await penstock.run_pending()
+    error = (await penstock.client.job(workflow_id)).error
+    assert error is not None
+    assert "jobs.max_payload_bytes" in error.message
 
 
 @workflow(tries=2, backoff=[0.01])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from tests.unit.coded import programs
 from tests.unit.coded.programs import Failed, Program, expected, interpret
@@ -12,6 +13,10 @@ from tests.unit.coded.world import START, World
 
 from penstock.events.workflow import StepRecorded, WorkflowAdvanced
 from penstock.jobs.lifecycle import State
+from penstock.jobs.workflows.coded import unrecorded
+from penstock.jobs.workflows.coded.unrecorded import MAX_PART_BYTES
+
+_RECORDINGS = (WorkflowAdvanced, StepRecorded)
 
 
 def _ran(program: Program, crash_at: int = 0, after: bool = False) -> World:
@@ -42,10 +47,20 @@ def test_a_random_program_ends_as_the_model_says(program: Program) -> None:
     assert _outcome(world) == _model(program)
 
 
+@pytest.mark.parametrize("part_bytes", [MAX_PART_BYTES, 250])
 @settings(max_examples=60, deadline=None)
 @given(programs.programs)
-def test_a_crash_at_any_append_changes_neither_outcome_nor_steps(program: Program) -> None:
+def test_a_crash_at_any_append_changes_neither_outcome_nor_steps(
+    part_bytes: int, program: Program
+) -> None:
+    """Also where an event holds one end or step, so that most is recorded in parts."""
     assume(programs.is_determined(program))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(unrecorded, "MAX_PART_BYTES", part_bytes)
+        _crash_everywhere(program)
+
+
+def _crash_everywhere(program: Program) -> None:
     undisturbed = _ran(program)
     for crash_at in range(2, undisturbed.appends + 1):
         for after in (False, True):
@@ -57,8 +72,10 @@ def test_a_crash_at_any_append_changes_neither_outcome_nor_steps(program: Progra
 
 def _steps(world: World) -> list[Any]:
     """All that its history says of steps; not where one attempt ended and another began."""
-    scheduled = [step for event in world.events(WorkflowAdvanced) for step in event.scheduled]
-    return [scheduled, [event.inline for event in world.events(StepRecorded)]]
+    recordings = [event for _, event in world.log if isinstance(event, _RECORDINGS)]
+    scheduled = [step for event in recordings for step in event.scheduled]
+    inline = [event.inline for event in world.events(StepRecorded) if event.inline]
+    return [scheduled, inline]
 
 
 @settings(max_examples=100, deadline=None)
@@ -66,5 +83,5 @@ def _steps(world: World) -> list[Any]:
 def test_a_recorded_inline_step_does_not_run_again(program: Program) -> None:
     programs.inline_runs.clear()
     world = _ran(program)
-    recorded = world.events(StepRecorded)
+    recorded = [event for event in world.events(StepRecorded) if event.inline]
     assert len(programs.inline_runs) == len(recorded)

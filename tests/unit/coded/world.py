@@ -20,7 +20,6 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
-    InlineResult,
     Resolution,
     SignalReceived,
     StepRecorded,
@@ -33,7 +32,7 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Ended, Leaf
+from penstock.jobs.workflows.coded.nodes import Ended, Leaf, Part
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 _MOST_ADVANCES = 500
@@ -231,13 +230,9 @@ class World:
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         return self._arrivals.next(open_steps, self.clock)
 
-    def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
-    ) -> None:
+    def record_part(self, part: Part) -> None:
         number = (self.record.workflow or memo.EMPTY).inline_steps + 1
-        self._append(
-            StepRecorded(job_id="wf", number=number, now=now, consumed=consumed, inline=result)
-        )
+        self._append(StepRecorded(job_id="wf", number=number, **msgspec.structs.asdict(part)))
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         arguments: dict[str, Any] = msgspec.msgpack.decode(command.call.arguments)

@@ -114,6 +114,7 @@ class NatsBus(Connection):
         self.append_many = self._publisher.append_many
         self.append_atomic = self._publisher.append_atomic
         self.last, self.next = self.reader.last, self.reader.next
+        self.last_of = self.reader.last_of
         self.history, self.count = self.reader.history, self.reader.count
         self.extent, self.follow = self.reader.extent, self.reader.follow
         self.ensure_queue, self.puller = self.queues.ensure, self.queues.puller

@@ -242,6 +242,13 @@ class Bus(Protocol):
         """The last message of a subject (wildcards allowed)."""
         ...
 
+    async def last_of(self, stream: str, subjects: Sequence[str]) -> dict[str, Stored]:
+        """The last message of each of these subjects that has one (no wildcards), by subject.
+
+        In one request for hundreds. Read from any replica, which may lag behind the last append.
+        """
+        ...
+
     async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
         """The first message of a subject at or after a sequence."""
         ...

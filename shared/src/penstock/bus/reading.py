@@ -32,6 +32,8 @@ _NO_MESSAGE = 10037
 _END_OF_BATCH, _NOTHING_FOUND = 204, 404
 _PAGE_LIMIT = 10_000
 _LAST_AT_ONCE = 64
+_LAST_OF_AT_ONCE = 500
+"""The broker finds at most 1,024 a request."""
 _PAGES_AT_ONCE = 6
 """Together they are less than what the broker lets a connection have unread (``max_pending``)."""
 _HISTORY_BYTES = 64 * 1024 * 1024
@@ -108,21 +110,51 @@ class Reader:
         self, stream: str, subject: str, limit: int, start: int
     ) -> list[tuple[Stored, bytes | None]]:
         """As :meth:`history`, with the header block as it came."""
+        request = {
+            "seq": max(start, 1), "next_by_subj": subject, "batch": limit, "max_bytes": PAGE_BYTES
+        }  # fmt: skip
+        return await self._direct(stream, request, subject)
+
+    async def last_of(self, stream: str, subjects: Sequence[str]) -> dict[str, Stored]:
+        parts = [
+            subjects[i : i + _LAST_OF_AT_ONCE] for i in range(0, len(subjects), _LAST_OF_AT_ONCE)
+        ]
+        read = await bounded.gather(partial(self._last_of_part, stream), parts, _PAGES_AT_ONCE)
+        return {message.subject: message for part in read for message in part}
+
+    async def _last_of_part(self, stream: str, subjects: Sequence[str]) -> list[Stored]:
+        messages: list[Stored] = []
+        missing = list(subjects)
+        while missing:
+            request = {"multi_last": missing, "max_bytes": PAGE_BYTES}
+            page = await self._direct(stream, request, f"{len(missing)} subjects")
+            messages += (message for message, _ in page)
+            if not page or not page[-1][0].behind:
+                break
+            read = {message.subject for message, _ in page}  # cut short: its messages are large
+            missing = [subject for subject in missing if subject not in read]
+        return messages
+
+    async def _direct(
+        self, stream: str, request: dict[str, Any], what: str
+    ) -> list[tuple[Stored, bytes | None]]:
+        """Messages, and the header block of each as it came. From any replica.
+
+        Args:
+            what: is read, for the error.
+        """
         messages: list[tuple[Stored, bytes | None]] = []
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def on_message(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
             status, headers = parse_headers(block)
             if not status:
-                messages.append((_direct(body, headers), block))
+                messages.append((_message(body, headers), block))
             elif not done.done():
                 done.set_result(status)
 
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe_raw(inbox, on_message)
-        request = {
-            "seq": max(start, 1), "next_by_subj": subject, "batch": limit, "max_bytes": PAGE_BYTES
-        }  # fmt: skip
         api_subject = f"$JS.API.DIRECT.GET.{stream}"
 
         async def request_page() -> int:
@@ -136,7 +168,7 @@ class Reader:
                     kind = BusUnavailable if self._client.is_away(stream) else BusRefused
                     raise kind(f"{stream}: no such stream, or no direct reading ({status})")
         except (TimeoutError, nats.errors.Error) as error:
-            raise BusUnavailable(f"the broker did not answer for {subject}: {error!r}") from error
+            raise BusUnavailable(f"the broker did not answer for {what}: {error!r}") from error
         finally:
             with suppress(nats.errors.Error):
                 await subscription.unsubscribe()
@@ -272,7 +304,7 @@ class _RawMessage(msgspec.Struct):
     hdrs: bytes = b""
 
 
-def _direct(body: bytes, headers: dict[str, str]) -> Stored:
+def _message(body: bytes, headers: dict[str, str]) -> Stored:
     return Stored(
         subject=headers.pop("Nats-Subject"),
         sequence=int(headers.pop("Nats-Sequence")),

@@ -18,6 +18,8 @@ MAX_STEPS = 10_000
 """Steps, timers and awaited signals of one workflow; the ids of its jobs have four digits."""
 MAX_KEY_LENGTH = 300
 MAX_SIGNAL_BYTES = 64_000
+MAX_INBOX_SIGNALS, MAX_INBOX_BYTES = 10_000, 8_000_000
+"""What a workflow may have unread when its signals leave the old end of the log."""
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
@@ -115,6 +117,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         scheduled: what it began to wait for, where the stretch ended with a suspension.
         cancelled: numbers of the steps that it gave up, likewise.
         inline: the function that ran inside of it, where the stretch ended with one.
+        is_part: more was to be recorded at its end than one event held; the next entries have it.
     """
 
     now: Instant
@@ -122,6 +125,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scheduled: tuple[ScheduledStep, ...] = ()
     cancelled: tuple[StepNumber, ...] = ()
     inline: InlineResult | None = None
+    is_part: bool = False
 
     def __post_init__(self) -> None:
         check_instant("now", self.now)
@@ -164,7 +168,8 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
         run_seconds: of this advance.
-        inline_steps: how many it has recorded so far.
+        inline_steps: how many `StepRecorded` it has so far.
+        in_parts: some of what it waits for was recorded by those.
     """
 
     queue: str
@@ -179,22 +184,30 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     run_seconds: float = 0.0
     function: str = ""
     inline_steps: Int64 = 0
+    in_parts: bool = False
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
-    """A function that ran inside of a workflow ended: it does not run again.
+    """Something happened inside of a workflow while it runs: it does not happen again.
+
+    Either a function ended that ran inside of it; or it took note of more ends, or scheduled more
+    steps, than one event holds, and this is a part of them.
 
     Attributes:
         number: 1 for the first.
         now: as in WorkflowAdvanced.
+        inline: what the function returned or raised; None for a part.
         consumed: as in WorkflowAdvanced.
-        inline: what it returned or raised.
+        scheduled: as in WorkflowAdvanced.
+        cancelled: as in WorkflowAdvanced.
     """
 
     number: Int64
     now: Instant
-    inline: InlineResult
+    inline: InlineResult | None = None
     consumed: tuple[Resolution, ...] = ()
+    scheduled: tuple[ScheduledStep, ...] = ()
+    cancelled: tuple[StepNumber, ...] = ()
 
 
 class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -230,4 +243,34 @@ class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
     signal_id: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
-INBOX_EVENTS = Codec(SignalReceived)
+class CarriedSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A signal whose event has left the log.
+
+    Attributes:
+        sequence: of that event.
+        value: MessagePack; empty for one that was consumed, of which only the id still counts.
+    """
+
+    sequence: Int64
+    signal: str
+    value: bytes = b""
+    signal_id: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+class InboxCarried(Event, frozen=True, kw_only=True, tag=True):
+    """Signals whose events leave the log, of a workflow that may still wait for them.
+
+    Nothing happened to the workflow. A signal that is in the log more than once counts once.
+    """
+
+    noun: ClassVar[str] = "workflow"
+    key_field: ClassVar[str] = "workflow_id"
+
+    workflow_id: str
+    signals: tuple[CarriedSignal, ...]
+
+
+INBOX_EVENTS = Codec(SignalReceived, InboxCarried)

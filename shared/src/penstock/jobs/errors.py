@@ -138,7 +138,7 @@ class StepFailed(JobsError):
     """
 
     def __init__(self, key: str, kind: str, message: str) -> None:
-        super().__init__(f"step {key!r}: {kind}: {message}")
+        super().__init__(f"step {key!r}: {kind.removeprefix('builtins.')}: {message}")
         self.key, self.kind = key, kind
 
 

@@ -86,6 +86,7 @@ from penstock.events.worker import (
     WorkerStuck,
 )
 from penstock.events.workflow import (
+    InboxCarried,
     SignalReceived,
     StepRecorded,
     WorkflowAdvanced,
@@ -189,6 +190,13 @@ def _moved(event: JobMoved) -> str:
     return f"from queue {event.from_queue} to {event.queue}{reason}"
 
 
+def _recorded(event: StepRecorded) -> str:
+    if event.inline is None:
+        return f"a part of {len(event.consumed)} ends and {len(event.scheduled)} steps"
+    error = event.inline.error
+    return f"{event.inline.key}: {error.message}" if error else str(event.inline.key)
+
+
 def _revived(event: JobRevived) -> str:
     arguments = "with other arguments" if event.changed else ""
     return ", ".join(part for part in (arguments, event.reason) if part)
@@ -230,13 +238,12 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
         + [f"and {rest} more" for rest in [len(event.scheduled) - _STEPS_SHOWN] if rest > 0]
         or ["waits as before"]
     ),
-    StepRecorded: lambda event: (
-        f"{event.inline.key}: {event.inline.error.message}"
-        if event.inline.error
-        else str(event.inline.key)
-    ),
+    StepRecorded: _recorded,
     WorkflowBlocked: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),
+    InboxCarried: lambda event: (
+        f"{len(event.signals)} signals, whose earlier events have left the log"
+    ),
     DeadLettersDeleted: lambda event: f"{event.count}{': ' if event.reason else ''}{event.reason}",
     BatchCreated: lambda event: str(event.title),
     BatchClosed: lambda _: "no more jobs from outside",

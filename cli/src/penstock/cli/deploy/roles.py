@@ -166,6 +166,7 @@ ROLES: dict[str, Role] = {
             "dead.*.*",
             "checkpoints.*",
             *(f"events.{noun}.*.*" for noun in ("queue", "health")),
+            "events.workflow.*.InboxCarried",
             *(
                 f"state.{kind}.*"
                 for kind in ("cursor", "batch", "graph", "health", "schedule", "pause", "settings")

@@ -85,22 +85,29 @@ def run(
             return await client.workflows.get(workflow_id)
         if not session.as_json:
             note(f"workflow {workflow_id}")
-        try:
-            await client.wait(workflow_id, timeout)
-        except TimeoutError:
-            raise Failed(
-                f"workflow {workflow_id} has not ended after {timeout:g} s; see 'penstock workflow "
-                f"why {workflow_id}'"
-            ) from None
-        return await client.workflows.get(workflow_id, with_attempts=True)
+        return await _ended(client, workflow_id, timeout)
 
     view = session.with_client(request)
-    if no_wait and not session.as_json:
+    if not no_wait:
+        _show_end(session, view)
+    elif session.as_json:
+        _show(session, view)
+    else:
         write_line(view.id)
-        return
-    _show(session, view)
-    if not no_wait and view.state is not State.COMPLETED:
-        raise Failed(f"workflow {view.id} ended {view.state}")
+
+
+@workflow.command(example="penstock workflow wait 0193… --timeout 10m")
+@click.argument("id", type=WORKFLOW_ID)
+@click.option("--timeout", type=SECONDS, help="Wait no longer than this; the workflow goes on.")
+@click.pass_obj
+def wait(session: Session, id: str, timeout: float | None) -> None:
+    """Wait for a workflow's end, then show it; exit code 1 unless it completed."""
+
+    async def request(client: Client, workflow_id: str) -> WorkflowView:
+        await client.workflows.get(workflow_id)  # refuses what is no workflow
+        return await _ended(client, workflow_id, timeout)
+
+    _show_end(session, session.with_client(_on_workflow(id, request)))
 
 
 @workflow.command(name="ls", example="penstock workflow ls --waiting-longer 1d")
@@ -221,8 +228,27 @@ def _on_workflow(
     return request
 
 
+async def _ended(client: Client, workflow_id: str, timeout: float | None) -> WorkflowView:
+    """The workflow when it has ended. Raises Failed after ``timeout`` seconds."""
+    try:
+        await client.wait(workflow_id, timeout)
+    except TimeoutError:
+        raise Failed(
+            f"workflow {workflow_id} has not ended after {timeout:g} s; see 'penstock workflow "
+            f"why {workflow_id}'"
+        ) from None
+    return await _with_attempts(client, workflow_id)
+
+
 async def _with_attempts(client: Client, workflow_id: str) -> WorkflowView:
     return await client.workflows.get(workflow_id, with_attempts=True)
+
+
+def _show_end(session: Session, view: WorkflowView) -> None:
+    """Shows one that has ended. Raises Failed unless it completed."""
+    _show(session, view)
+    if view.state is not State.COMPLETED:
+        raise Failed(f"workflow {view.id} ended {view.state}")
 
 
 def _show(session: Session, view: WorkflowView) -> None:

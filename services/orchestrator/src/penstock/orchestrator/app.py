@@ -106,7 +106,6 @@ class Orchestrator:
             running.source,
             self.workflows,
             self.table.dead_letters_from,
-            self.suspended.awaits,
         )
 
     async def run(self) -> None:

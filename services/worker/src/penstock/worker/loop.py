@@ -15,6 +15,7 @@ from penstock.jobs.errors import Cancelled, TimedOut
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.parts import WorkerParts
 from penstock.worker.running.outcome import FinishedJob, Outcome
+from penstock.worker.running.workflow_reader import needs_no_reading
 from penstock.worker.state import ABANDONED
 
 log = logging.getLogger("penstock.worker")
@@ -185,14 +186,29 @@ class Worker:
             if job.id in self._in_flight.jobs:
                 await self._parts.lost_jobs.lose(self._in_flight.jobs[job.id], None)
             self._in_flight.jobs[job.id] = job
-        self._parts.advances.prepare(won)
+        waiting = [job for job in won if job.kind.kind and not needs_no_reading(job)]
+        if not self._may_begin:
+            await self._in_flight.release(won, self._why_not)
+            return won
+        self._in_flight.begin([job for job in won if job not in waiting] if waiting else won)
+        if waiting:
+            self._in_flight.hold(waiting)
+            self._tasks.spawn(self._begin_when_read(waiting))
+        self._watch_running_jobs()
+        return won
+
+    async def _begin_when_read(self, workflows: list[ClaimedJob]) -> None:
+        """Begins them once their histories are read: no thread waits for the broker meanwhile."""
+        await self._parts.advances.read_ahead(workflows)
         if self._may_begin:
-            self._in_flight.begin(won)
+            self._in_flight.begin_held(workflows)
             self._watch_running_jobs()
         else:
-            why = self._state.stopping or "its worker may not begin it now"
-            await self._in_flight.release(won, why)
-        return won
+            await self._in_flight.release_held(workflows, self._why_not)
+
+    @property
+    def _why_not(self) -> str:
+        return self._state.stopping or "its worker may not begin it now"
 
     # --- collecting and recording -----------------------------------------------------------------
     async def _collect_finished(self) -> None:

@@ -38,11 +38,13 @@ from penstock.worker.running.context import RunContext, RunServices
 from penstock.worker.running.ending import Ending
 from penstock.worker.running.job_limits import JobLimits
 from penstock.worker.running.job_metrics import JobMetrics
+from penstock.worker.running.recent_workflows import RecentWorkflows
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.running.slots import SlotRunner
 from penstock.worker.running.suspensions import Suspensions
+from penstock.worker.running.workflow_reader import WorkflowReader
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 from penstock.worker.upkeep import Upkeep
@@ -126,7 +128,9 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     claim_deadline = ClaimDeadline(jobs.claim_seconds, pulse)
     pool_gates = Gates(bus, assignment, middleware, running.surrender)
     output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
-    advances = Advances(bus, claims.joblog, services.client.dispatcher, services.loop)
+    recent = RecentWorkflows()
+    reader = WorkflowReader(bus, claims.joblog, recent)
+    advances = Advances(bus, claims.joblog, services.client.dispatcher, services.loop, reader)
     functions = Functions(partial(RunContext, services), pool_gates, output, advances)
     runner: JobRunner
     if slots == 1:
@@ -143,7 +147,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     in_flight = InFlightJobs(claims, runner, changed)
 
     # --- recording and ending
-    suspensions = Suspensions(bus, claims.joblog, services.client.dispatcher.sender)
+    suspensions = Suspensions(bus, claims.joblog, services.client.dispatcher.sender, recent)
     recorder = Recorder(bus, claims, jobs.max_payload_bytes, suspensions)
     reporter = Reporter(
         bus,

@@ -116,6 +116,11 @@ class MemoryBus:
     async def last(self, stream: str, subject: str) -> Stored | None:
         return self._open().stream(stream).last(subject)
 
+    async def last_of(self, stream: str, subjects: Sequence[str]) -> dict[str, Stored]:
+        held = self._open().stream(stream)
+        last = {subject: held.last(subject) for subject in subjects}
+        return {subject: message for subject, message in last.items() if message}
+
     async def next(self, stream: str, subject: str, sequence: int) -> Stored | None:
         return self._open().stream(stream).next(subject, sequence)
 

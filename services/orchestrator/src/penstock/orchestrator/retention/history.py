@@ -47,7 +47,9 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.orchestrator.core.logbook import Logbook, Pass
 from penstock.orchestrator.core.pace import Pace
 from penstock.orchestrator.retention import window
+from penstock.orchestrator.retention.inbox_carrier import InboxCarrier
 from penstock.orchestrator.retention.uncarried import Uncarried
+from penstock.orchestrator.retention.unfinished_workflows import UnfinishedWorkflows
 from penstock.orchestrator.retention.window import Living
 from penstock.orchestrator.retention.workflow_carrier import WorkflowCarrier
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
@@ -84,7 +86,6 @@ class History:
 
     Args:
         dead_letters_from: returns up to which event dead letters have been looked after.
-        is_awaited: whether a suspended workflow may still take a job's result, by its id.
 
     Attributes:
         carried: events stored in place of others.
@@ -99,9 +100,7 @@ class History:
         source: str,
         workflows: WorkflowTracker,
         dead_letters_from: Callable[[], int],
-        is_awaited: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._is_awaited = is_awaited
         self._bus, self._source, self._workflows = bus, source, workflows
         self._subjects = Subjects(settings.prefix)
         self._stream = self._subjects.events_stream
@@ -112,6 +111,8 @@ class History:
         max_age_seconds = settings.streams.events_max_age_days * _DAY_SECONDS
         self._pace = Pace(limit, max_age_seconds, accepted)
         self._workflow_carrier = WorkflowCarrier(bus, self._subjects, source, workflows)
+        self._inbox_carrier = InboxCarrier(bus, self._subjects, source)
+        self._unfinished = UnfinishedWorkflows(bus, self._subjects)
         subject = self._subjects.state("cursor", "history")
         self.uncarried = Uncarried(bus, self._subjects, source, self._reserve // 2)
         self._lease = Lease(bus, self._subjects.state_stream, subject, source, _LEASE_SECONDS)
@@ -237,9 +238,12 @@ class History:
         await self._workflow_carrier.catch_up(part)
         stay, through = set(self.uncarried.names), part.through
         ahead = window.read(following)
-        jobs = window.living(part, ahead, stay, self._dead_letters_from(), self._is_needed)
+        await self._unfinished.look_up(part, ahead)
+        living = window.living(part, ahead, stay, self._dead_letters_from(), self._is_needed)
+        jobs = await self._unfinished.without_forgotten(living)
         workflows = [name for name in part.workflows if name not in stay]
         too_large = await self._carry_jobs(jobs, through)
+        await self._inbox_carrier.carry(part.inboxes, through)
         self.uncarried.keep(
             [*too_large, *await self._workflow_carrier.carry(workflows, through)], part
         )
@@ -254,11 +258,11 @@ class History:
         return window.is_kept(record, self._dead_letters_from(), self._is_needed)
 
     def _is_needed(self, job_id: str) -> bool:
-        """Whether a graph or workflow that has not ended may still take this job's result."""
+        """Whether a graph or workflow that has not ended may still ask how this job ended."""
         step = derived_ids.step(job_id)
         if step is None:
             return False
-        return ("graph", step[0]) in self._workflows.unfinished or self._is_awaited(job_id)
+        return ("graph", step[0]) in self._workflows.unfinished or self._unfinished.awaits(job_id)
 
     # --- reading ----------------------------------------------------------------------------------
     async def _read(self, extent: Extent, begins: int) -> tuple[list[Stored], list[Stored]]:

@@ -31,11 +31,13 @@ class Living(msgspec.Struct, frozen=True):
     Attributes:
         trace: W3C ``traceparent`` of its first event, if it was traced.
         is_cut: what was too large for one event was left out.
+        needs_letter: it is dead, and lives again only if its dead letter is requeued.
     """
 
     record: JobRecord
     trace: str
     is_cut: bool = False
+    needs_letter: bool = False
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -49,6 +51,7 @@ class Window(msgspec.Struct, frozen=True):
         jobs: of which it holds events.
         workflows: noun and id of batches and graphs, of the same.
         workflow_events: sequence of the last event of any of these.
+        inboxes: ids of coded workflows that were sent something.
         sizes: bytes of all that it holds events of, by noun and id.
     """
 
@@ -58,6 +61,7 @@ class Window(msgspec.Struct, frozen=True):
     members: dict[str, int]
     sizes: dict[tuple[str, str], int]
     until: datetime | None = None
+    inboxes: frozenset[str] = frozenset()
 
     @property
     def workflow_events(self) -> int:
@@ -82,7 +86,8 @@ def read(messages: Iterable[Stored]) -> Window:
                 members[key] = through
         elif noun in ("batch", "graph"):
             workflows[noun, key] = through
-    return Window(through, jobs, workflows, members, sizes, until)
+    inboxes = frozenset(key for noun, key in sizes if noun == "workflow")
+    return Window(through, jobs, workflows, members, sizes, until, inboxes)
 
 
 def living(
@@ -99,7 +104,7 @@ def living(
             window ended in it.
         stay: noun and id of what is not carried.
         dead_letters_from: dead letters of earlier deaths were looked after.
-        is_needed: whether the result of a completed job is still to be read, by its id.
+        is_needed: whether how an ended job ended is still to be read, by its id.
     """
     living = []
     for job_id, begun in window.jobs.items():
@@ -116,8 +121,10 @@ def living(
             is_living = record.state is not State.COMPLETED
         else:
             is_living = is_kept(record, dead_letters_from, is_needed)
-        if is_living and not _was_carried(events, window.through):
-            living.append(Living(record, events[0].headers.get("traceparent", "")))
+        may_return = not is_living and record.is_workflow and record.state is State.DEAD
+        if (is_living or may_return) and not _was_carried(events, window.through):
+            trace = events[0].headers.get("traceparent", "")
+            living.append(Living(record, trace, needs_letter=may_return))
     return living
 
 
@@ -138,11 +145,5 @@ def _was_carried(events: Sequence[Stored], through: int) -> bool:
 
 def is_kept(record: JobRecord, dead_letters_from: int, is_needed: Callable[[str], bool]) -> bool:
     """Whether a job still counts: it has not ended, or its end is yet to be looked after."""
-    match record.state:
-        case State.DEAD:
-            return record.changed_by >= dead_letters_from
-        case State.COMPLETED:
-            return is_needed(record.id)
-        case State.CANCELLED:
-            return False
-    return True
+    is_unattended = record.state is State.DEAD and record.changed_by >= dead_letters_from
+    return not record.state.ended or is_unattended or is_needed(record.id)

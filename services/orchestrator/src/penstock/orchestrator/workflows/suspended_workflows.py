@@ -29,6 +29,7 @@ from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobRevive
 from penstock.events.subjects import Subjects, check_name
 from penstock.events.workflow import (
     INBOX_EVENTS,
+    InboxCarried,
     ScheduledStep,
     SignalReceived,
     WorkflowAdvanced,
@@ -61,7 +62,9 @@ long, a second message would only make it longer."""
 _AT_ONCE = 100
 _SUSPENDING = (WorkflowAdvanced.__name__, WorkflowBlocked.__name__, JobCarried.__name__)
 _ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
+_ENDED = {state for state in State if state.ended}
 _REQUEUED = "JobRevived"
+_INBOX = (SignalReceived.__name__, InboxCarried.__name__)
 
 
 class SuspendedWorkflows:
@@ -97,11 +100,6 @@ class SuspendedWorkflows:
         self.position = 0
         self.unfinished: dict[str, SuspendedWorkflow] = {}
 
-    def awaits(self, job_id: str) -> bool:
-        """Whether a job is a step of one that has not ended."""
-        step = derived_ids.step(job_id)
-        return step is not None and step[0] in self.unfinished
-
     # --- events in --------------------------------------------------------------------------------
     def cursor(self) -> int:
         """Where a process that knows nothing must begin to read."""
@@ -119,7 +117,7 @@ class SuspendedWorkflows:
         if not self.unfinished:
             return own
         ends = [subjects.events("job", "*", name) for name in (*_ENDS, _REQUEUED)]
-        return [*own, *ends, subjects.events("workflow", "*", SignalReceived.__name__)]
+        return [*own, *ends, *(subjects.events("workflow", "*", name) for name in _INBOX)]
 
     async def follow(self) -> None:
         """Reads the event log without end."""
@@ -151,21 +149,34 @@ class SuspendedWorkflows:
     def _see_suspension(self, key: str, stored: Stored) -> None:
         event = read_event(stored, JOB_EVENTS)
         check_at = stored.at.timestamp() + self._after_seconds
-        if isinstance(event, JobCarried) and event.workflow and event.state == State.SUSPENDED:
-            if key not in self.unfinished:
-                advances = event.workflow.advances
-                self.unfinished[key] = SuspendedWorkflow(event.changed_by, advances, check_at)
-                self._meters.suspended(key, event.function)
-                self._compare_soon(key)
+        if isinstance(event, JobCarried):
+            self._see_carried(key, event, check_at)
         elif isinstance(event, WorkflowBlocked):
             self._meters.blocked(key, event)
         elif isinstance(event, WorkflowAdvanced):
             self._meters.advanced(key, event, stored.at)
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
-            if not is_next or workflow.signals or event.cancelled:
+            if not is_next or workflow.signals or event.cancelled or event.in_parts:
                 self._compare_soon(key)  # ends, or signals, may have come before
             elif workflow.is_due:
+                self._touch(key)
+
+    def _see_carried(self, key: str, event: JobCarried, check_at: float) -> None:
+        """The events that it takes the place of may have left the log unseen."""
+        if event.workflow and event.state == State.SUSPENDED:
+            before, advances = self.unfinished.get(key), event.workflow.advances
+            if before is None or before.number < advances:
+                self.unfinished[key] = SuspendedWorkflow(event.changed_by, advances, check_at)
+                self._meters.suspended(key, event.function)
+                self._compare_soon(key)
+        elif event.state in _ENDED and (step := derived_ids.step(key)):
+            self._see_end(*step, completed=event.state == State.COMPLETED)
+
+    def _see_end(self, key: str, n: int, *, completed: bool) -> None:
+        if workflow := self.unfinished.get(key):
+            workflow.see_end(n, completed=completed)
+            if workflow.is_due:
                 self._touch(key)
 
     def _see_signal(self, key: str) -> None:
@@ -183,9 +194,7 @@ class SuspendedWorkflows:
             if name == _REQUEUED:
                 workflow.see_requeue(step[1])
             else:
-                workflow.see_end(step[1], completed=_ENDS[name])
-            if workflow.is_due:
-                self._touch(step[0])
+                self._see_end(*step, completed=_ENDS[name])
 
     def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
         event = read_event(stored, JOB_EVENTS)
@@ -299,19 +308,13 @@ class SuspendedWorkflows:
 
     async def _is_in_order(self, key: str, workflow: SuspendedWorkflow) -> bool:
         """Whether what must exist does, as far as single events show it."""
-        stream, subjects = self._subjects.events_stream, self._subjects
         if workflow.is_woken:
-            started = await self._bus.last(stream, subjects.events("job", key, "JobStarted"))
+            subject = self._subjects.events("job", key, "JobStarted")
+            started = await self._bus.last(self._subjects.events_stream, subject)
             return started is not None and started.sequence > workflow.sequence
-
-        async def exists(n: int) -> bool:
-            job_id = derived_ids.step_id(key, n)
-            subject = subjects.events("job", job_id, JobDispatched.__name__)
-            return await self._bus.last(stream, subject) is not None
-
         numbers = sorted(workflow.unseen)
-        dispatched = await bounded.gather(exists, numbers, _AT_ONCE)
-        pairs = zip(numbers, dispatched, strict=True)
+        ids = [derived_ids.step_id(key, n) for n in numbers]
+        pairs = zip(numbers, await bounded.gather(self._log.exists, ids, _AT_ONCE), strict=True)
         workflow.unseen = {n for n, is_there in pairs if not is_there}
         return not workflow.unseen
 
@@ -354,9 +357,9 @@ class SuspendedWorkflows:
         records = await bounded.gather(self._log.read, ids, _AT_ONCE)
         ended, missing = {}, []
         for step, job in zip(jobs, records, strict=True):
-            if job is None and await self._was_left_out(key, step, record):
+            if job is None:  # what is awaited stays in the log as long as this waits for it
                 missing.append(step)
-            elif job is not None and job.state.ended:
+            elif job.state.ended:
                 ended[step.n] = job.state is State.COMPLETED
         has_signal = any(step.kind == "signal" for step in steps)
         workflow.see_all(steps, ended, await self._unread(key, workflow_memo) if has_signal else ())
@@ -370,10 +373,6 @@ class SuspendedWorkflows:
         )
         if given_up:
             await self._cancelling.cancel(given_up, f"workflow {key} does not wait for it any more")
-
-    async def _was_left_out(self, key: str, step: ScheduledStep, record: JobRecord) -> bool:
-        """Whether a job without events never had one: not where its end has left the log."""
-        return not await self._log.is_over(derived_ids.step_id(key, step.n), record.life_from)
 
     async def _unread(self, key: str, workflow_memo: WorkflowMemo) -> list[str]:
         subject = self._subjects.events("workflow", key)

@@ -91,7 +91,7 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
         progress_due: running seconds from which on the next one may be stored.
         appending: a progress event or commit under way; the end waits for it.
         settled: its message was made from an earlier event than the one that it was started after.
-        surroundings: of an advance, where it is a workflow.
+        history: of a workflow, where that was read before it began.
         confirmed_at: when it was last looked up whether it still is this worker's; monotonic
             seconds.
         recorded_apart: the events of its end are stored one by one: the broker took no batch.
@@ -119,7 +119,7 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
     appending: Future[int] | None = None
     recorded_apart: bool = False
     settled: bool = False
-    surroundings: Any = None
+    history: Any = None
     confirmed_at: float = 0.0
 
     @property

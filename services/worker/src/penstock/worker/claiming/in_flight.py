@@ -40,6 +40,23 @@ class InFlightJobs:
         self.unfinished += len(won)
         self._runner.add(won)
 
+    def hold(self, jobs: list[ClaimedJob]) -> None:
+        """Counts jobs that are begun later, by :meth:`begin_held`."""
+        self.unfinished += len(jobs)
+
+    def begin_held(self, jobs: list[ClaimedJob]) -> None:
+        """Hands held jobs to the runner, but for those that were lost meanwhile."""
+        for job in jobs:
+            if job.lost:
+                self.unfinished -= 1
+                self.forget(job)
+        self._runner.add([job for job in jobs if not job.lost])
+
+    async def release_held(self, jobs: list[ClaimedJob], reason: str) -> None:
+        """Gives held jobs back."""
+        self.unfinished -= len(jobs)
+        await self.release(jobs, reason)
+
     def resume(self, delivery: Delivery) -> bool:
         """Whether this is a held job whose claim lapsed, while this process was frozen say."""
         job = self.jobs.get(delivery.headers.get(queue_messages.JOB, ""))

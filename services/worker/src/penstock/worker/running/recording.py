@@ -42,8 +42,8 @@ from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
-from penstock.worker.running.outcome import Blocked, FinishedJob, Outcome, Suspended
-from penstock.worker.running.suspensions import Suspensions
+from penstock.worker.running.outcome import Blocked, FinishedJob, Outcome
+from penstock.worker.running.suspensions import RefusedAdvance, Suspensions
 
 log = logging.getLogger("penstock.worker")
 
@@ -78,17 +78,22 @@ class Recorder:
             if job.appending is not None:
                 await asyncio.wait([job.appending])
         completed: list[FinishedJob] = []
+        suspended: list[FinishedJob] = []
         others: list[Coroutine[Any, Any, None]] = []
         for job, outcome in finished:
             if job.lost:  # perhaps while another's last event was on its way
                 continue
             fit = self._sealed_and_bounded(job, outcome)
-            if not fit.is_success:
+            if fit.is_advance:
+                suspended.append(FinishedJob(job, fit))
+            elif not fit.is_success:
                 others.append(self._other(job, fit))
             elif fit.result and job.kind.result_expires_seconds:
                 others.append(self._completed_apart(FinishedJob(job, fit)))
             else:
                 completed.append(FinishedJob(job, fit))
+        if suspended and self._suspensions:
+            others.append(self._suspended(suspended, self._suspensions))
         await asyncio.gather(self._completed(completed), *others)
 
     def _sealed_and_bounded(self, job: ClaimedJob, outcome: Outcome) -> Outcome:
@@ -105,10 +110,11 @@ class Recorder:
         return outcome if result is outcome.result else replace(outcome, result=result)
 
     async def _other(self, job: ClaimedJob, outcome: Outcome) -> None:
-        if isinstance(outcome.verdict, Suspended | Blocked) and self._suspensions:
-            await self._suspended(job, outcome, self._suspensions)
+        if isinstance(outcome.verdict, Blocked) and self._suspensions:
+            event = self._suspensions.blocked(job, outcome.verdict)
+            await self._record_patiently(job, (event,), "blocked")
         elif outcome.verdict is not None:
-            event = ended_by_itself(
+            ended = ended_by_itself(
                 job_id=job.id,
                 function=job.payload.function,
                 attempt=job.attempt,
@@ -116,7 +122,7 @@ class Recorder:
                 now=broker_time(self._bus),
                 source=self._joblog.source,
             )
-            await self._record_patiently(job, (event,), str(outcome.verdict))
+            await self._record_patiently(job, (ended,), str(outcome.verdict))
         elif job.yielded and job.kind.at_most_once and job.live.begun_at is not None:
             await self._interrupted_once(job)
         elif job.yielded:
@@ -124,19 +130,18 @@ class Recorder:
         else:
             await self._failed(job, outcome)
 
-    async def _suspended(self, job: ClaimedJob, outcome: Outcome, suspensions: Suspensions) -> None:
-        """A workflow waits: first the event, then its steps and its timer, then the message."""
-        event = suspensions.event(job, outcome)
-        try:
-            is_stored = await suspensions.store_at_once(job, event, outcome)
-        except PayloadTooLarge as refusal:
+    async def _suspended(self, finished: Sequence[FinishedJob], suspensions: Suspensions) -> None:
+        refused = await suspensions.store(finished)
+        await asyncio.gather(*(self._store_later(one, suspensions) for one in refused))
+
+    async def _store_later(self, refused: RefusedAdvance, suspensions: Suspensions) -> None:
+        advance, refusal = refused
+        if isinstance(refusal, PayloadTooLarge):
             error = JobError(kind="advance-too-large", message=f"too many steps at once: {refusal}")
-            await self._failed(job, replace(outcome, verdict=None, error=error, outlook=FINAL))
-            return
-        if is_stored:
-            await self._bus.ack([job.delivery])
-        elif await self._record_patiently(job, (event,), "suspended"):
-            await suspensions.dispatch_steps(job, event)
+            outcome = replace(advance.outcome, verdict=None, error=error, outlook=FINAL)
+            await self._failed(advance.job, outcome)
+        elif await self._record_patiently(advance.job, (advance.event,), "suspended"):
+            await suspensions.dispatch_steps([advance])
 
     async def _yielded(self, job: ClaimedJob) -> None:
         """Interrupted by the platform. If this cannot be stored now, the next owner stores it."""

@@ -5,22 +5,27 @@ What a crash leaves out between the two, the orchestrator makes up for.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from penstock import telemetry
-from penstock.bus.protocol import Bus, BusError, PayloadTooLarge, WrongSequence, broker_time
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import whole_micros
-from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.events.workflow import ScheduledStep, WorkflowAdvanced, WorkflowBlocked
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
+from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.workflows.coded import memo
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.outcome import Outcome, Suspended
+from penstock.worker.running.outcome import Blocked, FinishedJob, Outcome, Suspended
+from penstock.worker.running.recent_workflows import RecentWorkflows
 
 log = logging.getLogger("penstock.worker")
 
@@ -28,64 +33,128 @@ BLOCKED_SECONDS = 60.0
 """A blocked workflow is offered again after it: other workers may have other code by then."""
 
 
+class Advance(NamedTuple):
+    """One that has run and is to be stored."""
+
+    job: ClaimedJob
+    outcome: Outcome
+    event: WorkflowAdvanced
+
+
+class RefusedAdvance(NamedTuple):
+    """One that is not stored, as far as is known, and why."""
+
+    advance: Advance
+    refusal: BusError
+
+
 class Suspensions:
-    """Stores them, and dispatches the steps that they schedule."""
+    """Stores them, and dispatches the steps that they schedule.
 
-    def __init__(self, bus: Bus, joblog: JobLog, sender: Sender) -> None:
-        self._bus, self._joblog, self._sender = bus, joblog, sender
+    Args:
+        recent: where they are noted.
+    """
 
-    def event(self, job: ClaimedJob, outcome: Outcome) -> WorkflowAdvanced | WorkflowBlocked:
-        """What is recorded of an advance that did not end its workflow."""
-        about: dict[str, Any] = {
+    def __init__(self, bus: Bus, joblog: JobLog, sender: Sender, recent: RecentWorkflows) -> None:
+        self._bus, self._joblog, self._sender, self._recent = bus, joblog, sender, recent
+
+    def blocked(self, job: ClaimedJob, verdict: Blocked) -> WorkflowBlocked:
+        """What is recorded of an advance that its workflow's code does not fit."""
+        reason = str(verdict)[:4_000]
+        log.error("workflow %s is blocked: %s", job.id, reason)
+        due_at = broker_time(self._bus) + timedelta(seconds=BLOCKED_SECONDS)
+        return WorkflowBlocked(reason=reason, due_at=due_at, **self._about(job))
+
+    def _about(self, job: ClaimedJob) -> dict[str, Any]:
+        return {
             "job_id": job.id,
             "source": self._joblog.source,
             "queue": job.queue,
             "function": job.payload.function,
         }
-        if isinstance(outcome.verdict, Suspended):
-            return WorkflowAdvanced(
-                number=outcome.verdict.number,
-                run_seconds=whole_micros(outcome.run_seconds),
-                inline_steps=outcome.verdict.inline_steps,
-                **msgspec.structs.asdict(outcome.verdict.suspension),
-                **about,
-            )
-        reason = str(outcome.verdict)[:4_000]
-        log.error("workflow %s is blocked: %s", job.id, reason)
-        due_at = broker_time(self._bus) + timedelta(seconds=BLOCKED_SECONDS)
-        return WorkflowBlocked(reason=reason, due_at=due_at, **about)
 
-    async def store_at_once(
-        self, job: ClaimedJob, event: WorkflowAdvanced | WorkflowBlocked, outcome: Outcome
-    ) -> bool:
-        """Stores what nothing stands against, without reading; False if something does."""
-        if not isinstance(outcome.verdict, Suspended):
-            return False
+    async def store(self, finished: Sequence[FinishedJob]) -> list[RefusedAdvance]:
+        """Stores advances without reading: first the events, then their steps and timers.
+
+        Last, the messages of what was stored are acknowledged.
+
+        Returns:
+            Those that something stands against.
+        """
+        advances = [self._advance(*one) for one in finished]
+        messages = [
+            self._joblog.outgoing(advance.event, advance.job.sequence, advance.job.trace)
+            for advance in advances
+        ]
         try:
-            message = self._joblog.outgoing(event, job.sequence, job.trace)
-            sequence = await self._bus.append(message)
-        except PayloadTooLarge:
-            raise
-        except BusError:
-            return False
-        record = lifecycle.evolve(outcome.verdict.record, event, sequence)
-        await self.dispatch_steps(job, event)
+            answers = await self._bus.append_many(messages)
+        except BusUnavailable as error:
+            return [RefusedAdvance(advance, error) for advance in advances]
+        stored: list[tuple[Advance, int]] = []
+        refused: list[RefusedAdvance] = []
+        for advance, answer in zip(advances, answers, strict=True):
+            if isinstance(answer, BusError):
+                refused.append(RefusedAdvance(advance, answer))
+            else:
+                stored.append((advance, answer))
+        await self._follow_up(stored)
+        await self._bus.ack([advance.job.delivery for advance, _ in stored])
+        return refused
+
+    def _advance(self, job: ClaimedJob, outcome: Outcome) -> Advance:
+        verdict = outcome.verdict
+        assert isinstance(verdict, Suspended)
+        event = WorkflowAdvanced(
+            number=verdict.number,
+            run_seconds=whole_micros(outcome.run_seconds),
+            inline_steps=verdict.inline_steps,
+            **msgspec.structs.asdict(verdict.suspension),
+            **self._about(job),
+        )
+        return Advance(job, outcome, event)
+
+    async def _follow_up(self, stored: Sequence[tuple[Advance, int]]) -> None:
+        timers: list[tuple[ClaimedJob, JobRecord]] = []
+        for (job, outcome, event), sequence in stored:
+            assert isinstance(outcome.verdict, Suspended)
+            record = lifecycle.evolve(outcome.verdict.record, event, sequence)
+            self._recent.keep(record.id, record.workflow or memo.EMPTY, sequence)
+            if event.due_at is not None:
+                timers.append((job, record))
+        await self.dispatch_steps([advance for advance, _ in stored])
+        await asyncio.gather(*(self._start_timer(job, record) for job, record in timers))
+
+    async def _start_timer(self, job: ClaimedJob, record: JobRecord) -> None:
         try:
             await self._joblog.follow_up(record, job.trace)
         except BusError as error:
             log.warning("workflow %s: its timer waits for the reconciler: %s", job.id, error)
-        return True
 
-    async def dispatch_steps(
-        self, job: ClaimedJob, event: WorkflowAdvanced | WorkflowBlocked
-    ) -> None:
-        """Dispatches the jobs that an advance scheduled; a job that exists is left as it is."""
-        if not isinstance(event, WorkflowAdvanced) or not event.scheduled:
+    async def dispatch_steps(self, advances: Sequence[Advance]) -> None:
+        """Dispatches the jobs that they scheduled; a job that exists is left as it is."""
+        by_trace: dict[str, list[tuple[ClaimedJob, Iterable[ScheduledStep]]]] = {}
+        for job, _, event in advances:
+            if event.scheduled:
+                trace = job.trace.get("traceparent", "")
+                by_trace.setdefault(trace, []).append((job, event.scheduled))
+        source = self._joblog.source
+        await asyncio.gather(*(send_steps(self._sender, of, source) for of in by_trace.values()))
+
+
+async def send_steps(
+    sender: Sender,
+    steps: Sequence[tuple[ClaimedJob, Iterable[ScheduledStep]]],
+    source: str,
+) -> None:
+    """Dispatches the jobs of recorded steps, as far as the broker takes them now.
+
+    Args:
+        steps: of one workflow, or of several of one trace.
+    """
+    events = [event for job, of_one in steps for event in step_events(job.id, of_one, source)]
+    with telemetry.within(steps[0][0].trace):
+        answers = await sender.send_many(events, into_reserve=True)
+    for event, answer in zip(events, answers, strict=True):
+        if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
+            log.warning("step %s waits for the reconciler: %s", event.job_id, answer)
             return
-        events = step_events(job.id, event.scheduled, self._joblog.source)
-        with telemetry.within(job.trace):
-            answers = await self._sender.send_many(events, into_reserve=True)
-        for answer in answers:
-            if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
-                log.warning("workflow %s: a step waits for the reconciler: %s", job.id, answer)
-                return

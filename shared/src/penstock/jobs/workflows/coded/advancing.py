@@ -18,7 +18,7 @@ from penstock.jobs.workflows.coded.commands import RunInline, RunJob
 from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Suspension
+from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Part, Suspension
 
 _MAX_MESSAGE_LENGTH = 4_000
 
@@ -34,10 +34,8 @@ class Surroundings(Protocol):
         """How one of these has ended, each once; None while none has."""
         ...
 
-    def record_step(
-        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
-    ) -> None:
-        """Stores the end of an inline step before the workflow sees it."""
+    def record_part(self, part: Part) -> None:
+        """Stores the end of an inline step, or a part of what is to be recorded."""
         ...
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
@@ -71,12 +69,16 @@ def advance(
         while not isinstance(state, Ended):
             if isinstance(state, Calls):
                 result = _call(state.key, state.command)
-                around.record_step(driver.now, driver.consumed, result)
+                around.record_part(Part(driver.now, driver.consumed, inline=result))
                 state = driver.record(result, around.now())
-            elif (resolution := around.next_end(driver.open)) is not None:
+            elif not driver.is_full and (resolution := around.next_end(driver.open)) is not None:
                 state = driver.resolve(resolution)
             else:
-                return driver.suspend(around.encode)
+                recording = driver.suspend(around.encode)
+                if isinstance(recording, Suspension):
+                    return recording
+                around.record_part(recording)
+                driver.recorded()
     finally:
         driver.close()
     return state

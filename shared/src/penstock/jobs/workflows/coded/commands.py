@@ -65,7 +65,7 @@ class WaitSignal(Command[T]):
     default: Any = NO_DEFAULT
 
 
-Part = Command[Any] | Call | Coroutine[Any, Any, Any]
+Awaited = Command[Any] | Call | Coroutine[Any, Any, Any]
 """What runs beside others: a command, a call of a job, or a coroutine of the workflow."""
 
 
@@ -79,6 +79,6 @@ class Join(Command[T]):
     """
 
     name: str
-    parts: list[Part] = field(default_factory=list)
+    parts: list[Awaited] = field(default_factory=list)
     first_only: bool = False
     on_failure: Literal["cancel", "drain"] = "cancel"

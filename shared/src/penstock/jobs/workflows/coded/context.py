@@ -18,9 +18,9 @@ from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import results
 from penstock.jobs.workflows.coded.commands import (
     NO_DEFAULT,
+    Awaited,
     Command,
     Join,
-    Part,
     RunInline,
     RunJob,
     Sleep,
@@ -81,7 +81,10 @@ class WorkflowContext:
         return RunInline(name, function, args)
 
     def gather(
-        self, *parts: Part, name: str = "gather", on_failure: Literal["cancel", "drain"] = "cancel"
+        self,
+        *parts: Awaited,
+        name: str = "gather",
+        on_failure: Literal["cancel", "drain"] = "cancel",
     ) -> Command[list[Any]]:
         """Runs parts beside each other; awaited, their results in order.
 
@@ -92,7 +95,7 @@ class WorkflowContext:
         """
         return Join(name, _checked(parts, self), on_failure=on_failure)
 
-    def race(self, *parts: Part, name: str = "race") -> Command[Any]:
+    def race(self, *parts: Awaited, name: str = "race") -> Command[Any]:
         """Runs parts beside each other; awaited, the result of the first that ends.
 
         The others are given up, and their jobs cancelled.
@@ -160,9 +163,9 @@ class WorkflowContext:
         return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
-def _checked(parts: tuple[Part, ...], context: WorkflowContext) -> list[Part]:
+def _checked(parts: tuple[Awaited, ...], context: WorkflowContext) -> list[Awaited]:
     """Raises WorkflowError: one of them cannot be awaited here."""
-    checked: list[Part] = []
+    checked: list[Awaited] = []
     for part in parts:
         if isinstance(part, Call):
             checked.append(context.run(part))

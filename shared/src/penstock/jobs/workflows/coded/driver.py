@@ -21,11 +21,9 @@ from typing import Any
 import msgspec
 
 from penstock.events.workflow import (
-    MAX_STEPS,
     InlineResult,
     MemoEntry,
     Resolution,
-    ScheduledStep,
     Status,
     WaitGroup,
     WorkflowMemo,
@@ -33,7 +31,7 @@ from penstock.events.workflow import (
 from penstock.jobs.errors import StepFailed, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import results
-from penstock.jobs.workflows.coded.commands import Command, Join, Part, RunInline, RunJob
+from penstock.jobs.workflows.coded.commands import Awaited, Command, Join, RunInline, RunJob
 from penstock.jobs.workflows.coded.foreign_await import foreign_await, without_loop
 from penstock.jobs.workflows.coded.nodes import (
     Branch,
@@ -43,14 +41,13 @@ from penstock.jobs.workflows.coded.nodes import (
     JoinNode,
     Leaf,
     Node,
+    Part,
     Quiet,
     Scope,
     Suspension,
     groups,
 )
-
-Encode = Callable[[int, RunJob[Any]], bytes]
-"""The encoded call of the job of a step, by its number."""
+from penstock.jobs.workflows.coded.unrecorded import Encode, Unrecorded
 
 
 class Driver:
@@ -77,9 +74,7 @@ class Driver:
         self._open: dict[str, Leaf] = {}
         self._inline: deque[Leaf] = deque()
         self._ready: deque[Callable[[], None]] = deque()
-        self._consumed: list[Resolution] = []
-        self._given_up: list[int] = []
-        self._count = 0
+        self._unrecorded = Unrecorded()
         self._root = Branch(None, make(self), self.scope)
         self._ready.append(partial(self._step, self._root, None))
 
@@ -125,7 +120,7 @@ class Driver:
         Args:
             now: the time from then on.
         """
-        self._consumed.clear()
+        self._unrecorded.clear_consumed()
         self.now = now
         self._return_inline(result)
         return self.go_on()
@@ -133,35 +128,44 @@ class Driver:
     @property
     def consumed(self) -> tuple[Resolution, ...]:
         """What was noted since the last recording."""
-        return tuple(self._consumed)
+        return self._unrecorded.consumed
 
-    def suspend(self, encode: Encode) -> Suspension:
-        """What is to be recorded when it is quiet. Raises WorkflowError, PayloadTooLarge."""
-        scheduled = []
-        for leaf in self._open.values():
-            if leaf.n is not None:
-                continue
-            n = self._number(leaf)
-            payload = encode(n, leaf.command) if isinstance(leaf.command, RunJob) else b""
-            scheduled.append(
-                ScheduledStep(
-                    n=n,
-                    key=leaf.key,
-                    kind=leaf.kind,
-                    digest=leaf.digest,
-                    payload=payload,
-                    due_at=leaf.due_at,
-                )
-            )
+    @property
+    def is_full(self) -> bool:
+        """Whether what was noted is to be recorded, by :meth:`suspend`, before more is."""
+        return self._unrecorded.is_full
+
+    def suspend(self, encode: Encode) -> Suspension | Part:
+        """What is to be recorded when it is quiet.
+
+        Returns:
+            A part where one event does not hold all; what follows is asked for after
+            :meth:`recorded`.
+
+        Raises:
+            WorkflowError, PayloadTooLarge
+        """
+        unrecorded = self._unrecorded
+        to_record = [leaf for leaf in self._open.values() if leaf.n is None]
+        scheduled = unrecorded.schedule(to_record, encode)
+        consumed, given_up = unrecorded.consumed, unrecorded.given_up
+        if len(scheduled) < len(to_record) or unrecorded.is_full:
+            return Part(self.now, consumed, scheduled, given_up)
         return Suspension(
             now=self.now,
-            consumed=self.consumed,
-            scheduled=tuple(scheduled),
-            cancelled=tuple(self._given_up),
+            consumed=consumed,
+            scheduled=scheduled,
+            cancelled=given_up,
             wait=tuple(WaitGroup(*group) for group in groups(self._root)),
             due_at=self._due_at(),
             status=self.status,
+            in_parts=unrecorded.in_parts,
         )
+
+    def recorded(self) -> None:
+        """A part was recorded."""
+        self._unrecorded.clear()
+        self._unrecorded.in_parts = True
 
     def close(self) -> None:
         """Ends the coroutines; what they do then has no effect."""
@@ -182,11 +186,11 @@ class Driver:
             raise Diverged(f"the code {how} where recorded is {_what(entry)}")
         if entry.inline is not None:
             self._replay_inline(entry.inline)
+            self._unrecorded.clear_consumed()
         else:
             self._refuse_inline(_what(entry))
             self._replay_schedule(entry)
-            self._given_up.clear()
-        self._consumed.clear()
+            self._unrecorded.clear()
 
     def _replay_inline(self, result: InlineResult) -> None:
         leaf = self._inline[0] if self._inline else None
@@ -209,9 +213,9 @@ class Driver:
                     f"recorded under {step.key!r} is {step.kind} {step.digest}, "
                     f"the code calls {leaf.kind} {leaf.digest}"
                 )
-            leaf.n, leaf.due_at = step.n, step.due_at
-            self._count = max(self._count, step.n + 1)
-        if called:
+            self._unrecorded.number(leaf, step.n)
+            leaf.due_at = step.due_at
+        if called and not entry.is_part:
             raise Diverged(f"the code calls {next(iter(called))!r}, which was not recorded")
 
     def _refuse_inline(self, recorded: str) -> None:
@@ -250,7 +254,7 @@ class Driver:
             branch.work.close()
             self._end(branch, None, error)
 
-    def _begin(self, part: Part, parent: Node, scope: Scope) -> Node:
+    def _begin(self, part: Awaited, parent: Node, scope: Scope) -> Node:
         if isinstance(part, Call):
             part = RunJob(results.short_name(part.job.name), part)
         if inspect.iscoroutine(part):
@@ -289,7 +293,7 @@ class Driver:
     # --- ends -------------------------------------------------------------------------------------
     def _consume(self, resolution: Resolution) -> None:
         leaf = self._open.pop(resolution.key)
-        self._consumed.append(resolution)
+        self._unrecorded.consume(resolution)
         try:
             value = results.value(leaf.command, resolution)
         except Exception as error:
@@ -339,7 +343,7 @@ class Driver:
         match node:
             case Leaf():
                 if self._open.pop(node.key, None) and node.n is not None:
-                    self._given_up.append(node.n)
+                    self._unrecorded.give_up(node.n)
                 if node in self._inline:
                     self._inline.remove(node)
             case Branch():
@@ -361,12 +365,6 @@ class Driver:
             ) from error
 
     # --- suspending -------------------------------------------------------------------------------
-    def _number(self, leaf: Leaf) -> int:
-        if self._count >= MAX_STEPS:
-            raise WorkflowError(f"a workflow has at most {MAX_STEPS:,} steps, timers and signals")
-        leaf.n, self._count = self._count, self._count + 1
-        return leaf.n
-
     def _due_at(self) -> datetime | None:
         """The first time at which a group may have ended for its times alone."""
         by_number = {leaf.n: leaf.due_at for leaf in self._open.values()}

@@ -2,40 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.workflow import SignalReceived
+from penstock.events.workflow import (
+    MAX_INBOX_BYTES,
+    MAX_INBOX_SIGNALS,
+    CarriedSignal,
+    InboxCarried,
+    SignalReceived,
+)
+
+Events = Iterable[tuple[int, Event | UnknownEvent]]
 
 
 class Signal(NamedTuple):
     """A value that was sent.
 
     Attributes:
-        sequence: of its event.
+        sequence: of its event, also where that has left the log.
         value: MessagePack.
+        stored_at: sequence of the last event in the log that holds it.
     """
 
     name: str
     sequence: int
     value: bytes
+    signal_id: str = ""
+    stored_at: int = 0
 
 
-def unread(
-    events: Iterable[tuple[int, Event | UnknownEvent]], consumed: Collection[int]
-) -> list[Signal]:
+class Kept(NamedTuple):
+    """What must outlive its events.
+
+    Attributes:
+        signals: unread ones, and consumed ones whose id still counts, without value.
+        refused: how many unread ones are beyond the limits of an inbox.
+    """
+
+    signals: list[Signal]
+    refused: int
+
+
+def unread(events: Events, consumed: Collection[int]) -> list[Signal]:
     """Signals that no wait has consumed, oldest first; of those with one id, the first.
 
     Args:
         consumed: sequences of those that were.
     """
+    return [signal for signal in _counted(events) if signal.sequence not in consumed]
+
+
+def kept(events: Events, consumed: Collection[int]) -> Kept:
+    """What must be carried on when the events leave the log.
+
+    Args:
+        consumed: sequences of the signals that were.
+    """
     signals: list[Signal] = []
-    ids: set[str] = set()
-    for sequence, event in events:
-        if not isinstance(event, SignalReceived) or (event.signal_id and event.signal_id in ids):
+    count = size = refused = 0
+    for signal in _counted(events):
+        if signal.sequence in consumed:
+            if signal.signal_id:
+                signals.append(signal._replace(value=b""))
             continue
-        ids.add(event.signal_id)
-        if sequence not in consumed:
-            signals.append(Signal(event.signal, sequence, event.value))
-    return signals
+        count, size = count + 1, size + len(signal.value)
+        if count > MAX_INBOX_SIGNALS or size > MAX_INBOX_BYTES:
+            refused += 1
+        else:
+            signals.append(signal)
+    return Kept(signals, refused)
+
+
+def _counted(events: Events) -> Iterator[Signal]:
+    """Each signal once, in the order of sending; of those with one id, the first."""
+    ids: set[str] = set()
+    by_sequence: dict[int, Signal] = {}
+    for signal in _stored(events):
+        by_sequence[signal.sequence] = signal
+    for _, signal in sorted(by_sequence.items()):
+        if signal.signal_id in ids:
+            continue
+        if signal.signal_id:
+            ids.add(signal.signal_id)
+        yield signal
+
+
+def _stored(events: Events) -> Iterator[Signal]:
+    for at, event in events:
+        match event:
+            case SignalReceived():
+                yield Signal(event.signal, at, event.value, event.signal_id, at)
+            case InboxCarried():
+                for one in event.signals:
+                    yield Signal(one.signal, one.sequence, one.value, one.signal_id, at)
+
+
+def carried(signal: Signal) -> CarriedSignal:
+    """A signal as it stands in :class:`InboxCarried`."""
+    return CarriedSignal(
+        sequence=signal.sequence,
+        signal=signal.name,
+        value=signal.value,
+        signal_id=signal.signal_id,
+    )

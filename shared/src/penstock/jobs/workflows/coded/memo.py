@@ -72,11 +72,18 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
 
 
 def recorded(memo: WorkflowMemo | None, event: StepRecorded) -> WorkflowMemo:
-    """The memo after an inline step."""
+    """The memo after an inline step, or a part of a schedule."""
     memo = memo or EMPTY
     if event.number != memo.inline_steps + 1:
         return memo
-    entry = MemoEntry(now=event.now, consumed=event.consumed, inline=event.inline)
+    entry = MemoEntry(
+        now=event.now,
+        consumed=event.consumed,
+        scheduled=event.scheduled,
+        cancelled=event.cancelled,
+        inline=event.inline,
+        is_part=event.inline is None,
+    )
     return msgspec.structs.replace(memo, entries=(*memo.entries, entry), inline_steps=event.number)
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.events.workflow import (
     MAX_KEY_LENGTH,
+    InlineResult,
     Resolution,
     ScheduledStep,
     Status,
@@ -50,6 +51,17 @@ class Suspension(msgspec.Struct, frozen=True):
     wait: tuple[WaitGroup, ...]
     due_at: datetime | None
     status: Status
+    in_parts: bool = False
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What is to be recorded before an advance goes on; as the fields of ``StepRecorded``."""
+
+    now: datetime
+    consumed: tuple[Resolution, ...]
+    scheduled: tuple[ScheduledStep, ...] = ()
+    cancelled: tuple[int, ...] = ()
+    inline: InlineResult | None = None
 
 
 class Scope:

@@ -1,0 +1,90 @@
+"""One advance of a workflow that has recorded many steps, in a worker that knows nothing of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+import workflow_flows as flows
+from penstock.bus.nats import NatsBus
+from penstock.events.envelope import new_id
+from penstock.events.job import JobDispatched, JobStarted
+from penstock.events.job_event import JobEvent
+from penstock.events.subjects import Subjects
+from penstock.events.workflow import InlineResult, Resolution, WorkflowAdvanced, WorkflowMemo
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_type import encode_result
+from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.coded.advancing import advance
+from penstock.jobs.workflows.coded.commands import RunJob
+from penstock.jobs.workflows.coded.nodes import Leaf, Suspension
+
+
+class _Surroundings:
+    """All steps but the last have ended.
+
+    Args:
+        ends: how many of the open steps end.
+    """
+
+    def __init__(self, ends: int) -> None:
+        self._ends = ends
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
+        if not self._ends or not open_steps:
+            return None
+        self._ends -= 1
+        return Resolution(key=next(iter(open_steps)), outcome="completed", value=encode_result(1))
+
+    def record_step(
+        self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult
+    ) -> None:
+        raise NotImplementedError
+
+    def encode(self, n: int, command: RunJob[Any]) -> bytes:
+        return b"\x80"
+
+
+async def cold_advance(bus: NatsBus, steps: int) -> dict[str, Any]:
+    """Stores the history of such a workflow, and times what a worker does with it.
+
+    Args:
+        steps: recorded ones, one after another.
+    """
+    log, workflow_id, history = JobLog(bus, Subjects(), "bench"), new_id(), memo.EMPTY
+    about: dict[str, Any] = {"job_id": workflow_id, "source": "bench", "queue": "cold"}
+    events: list[JobEvent] = [JobDispatched(function="flow", payload=b"\x80", **about)]
+    for number in range(steps):
+        suspension = _advance(workflow_id, history, steps, min(number, 1))
+        fields = msgspec.structs.asdict(suspension)
+        advanced = WorkflowAdvanced(number=number + 1, **fields, **about)
+        history = memo.advanced(history, advanced)
+        events += [JobStarted(attempt=1, host="h", worker="w", **about), advanced]
+    for answer in await bus.append_many([log.outgoing(event, None) for event in events]):
+        assert isinstance(answer, int), answer
+    started = time.perf_counter()
+    record = await log.read(workflow_id)
+    read = time.perf_counter()
+    assert record is not None
+    assert record.workflow == history
+    _advance(workflow_id, record.workflow, steps, 1)
+    ended = time.perf_counter()
+    return {
+        "ms": round((ended - started) * 1000, 1),
+        "read_ms": round((read - started) * 1000, 1),
+        "run_ms": round((ended - read) * 1000, 1),
+    }
+
+
+def _advance(workflow_id: str, history: WorkflowMemo, steps: int, ends: int) -> Suspension:
+    function, arguments = flows.chain.function, {"steps": steps + 1}
+    suspension = advance(function, arguments, workflow_id, history, _Surroundings(ends))
+    assert isinstance(suspension, Suspension)
+    return suspension

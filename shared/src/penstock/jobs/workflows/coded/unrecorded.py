@@ -1,0 +1,107 @@
+"""What an advance has done that is not recorded yet, in pieces that fit a message. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.events.workflow import MAX_STEPS, Resolution, ScheduledStep
+from penstock.jobs.errors import WorkflowError
+from penstock.jobs.workflows.coded.commands import RunJob
+from penstock.jobs.workflows.coded.nodes import Leaf
+
+Encode = Callable[[int, RunJob[Any]], bytes]
+"""The encoded call of the job of a step, by its number."""
+
+MAX_PART_BYTES = 400_000
+"""Of what one event records; a broker's message holds 1 MB unless it is set up otherwise."""
+_BASE64 = 4 / 3
+_FIELDS_BYTES = 150
+"""Names of fields, numbers and times of one step or end, at most."""
+
+
+class Unrecorded:
+    """Ends that were noted and steps that were given up since the last recording.
+
+    Attributes:
+        in_parts: a part was recorded since the advance began.
+    """
+
+    def __init__(self) -> None:
+        self.in_parts = False
+        self._consumed: list[Resolution] = []
+        self._given_up: list[int] = []
+        self._bytes = 0.0
+        self._count = 0
+
+    @property
+    def consumed(self) -> tuple[Resolution, ...]:
+        """Ends, in the order in which they were noted."""
+        return tuple(self._consumed)
+
+    @property
+    def given_up(self) -> tuple[int, ...]:
+        """Numbers of steps."""
+        return tuple(self._given_up)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it should be recorded before more is added."""
+        return self._bytes >= MAX_PART_BYTES
+
+    def consume(self, resolution: Resolution) -> None:
+        """Adds an end."""
+        self._consumed.append(resolution)
+        self._bytes += _FIELDS_BYTES + len(resolution.key) + _BASE64 * len(resolution.value)
+        if resolution.error is not None:
+            self._bytes += len(resolution.error.message)
+
+    def give_up(self, n: int) -> None:
+        """Adds a step that is not waited for any more."""
+        self._given_up.append(n)
+
+    def number(self, leaf: Leaf, n: int) -> None:
+        """Gives a step the number that it was recorded with."""
+        leaf.n, self._count = n, max(self._count, n + 1)
+
+    def schedule(self, leaves: Iterable[Leaf], encode: Encode) -> tuple[ScheduledStep, ...]:
+        """Numbers steps, as many as an event has room for. Raises WorkflowError, PayloadTooLarge.
+
+        Args:
+            leaves: those that are to be recorded.
+            encode: encodes calls.
+        """
+        scheduled: list[ScheduledStep] = []
+        for leaf in leaves:
+            step = self._step(leaf, encode)
+            size = _FIELDS_BYTES + len(step.key) + len(step.digest) + _BASE64 * len(step.payload)
+            if self._bytes and self._bytes + size > MAX_PART_BYTES:
+                break
+            self._bytes += size
+            self.number(leaf, step.n)
+            scheduled.append(step)
+        return tuple(scheduled)
+
+    def _step(self, leaf: Leaf, encode: Encode) -> ScheduledStep:
+        n = self._count
+        if n >= MAX_STEPS:
+            raise WorkflowError(f"a workflow has at most {MAX_STEPS:,} steps, timers and signals")
+        return ScheduledStep(
+            n=n,
+            key=leaf.key,
+            kind=leaf.kind,
+            digest=leaf.digest,
+            payload=encode(n, leaf.command) if isinstance(leaf.command, RunJob) else b"",
+            due_at=leaf.due_at,
+        )
+
+    def clear(self) -> None:
+        """All of it was recorded."""
+        self._consumed.clear()
+        self._given_up.clear()
+        self._bytes = 0.0
+
+    def clear_consumed(self) -> None:
+        """The ends were recorded, with those of an inline step."""
+        self._consumed.clear()
+        self._bytes = 0.0

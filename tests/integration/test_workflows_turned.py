@@ -1,0 +1,141 @@
+"""No workflow loses anything to the bounds of the log, however long it waits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.buses import both, on_both
+from tests.integration.turned_workflows import asleep, drained, needs_mending, patient
+from tests.integration.turning import WITHIN, Stage
+from tests.making import MakeSettings
+from tests.waiting import eventually
+
+from penstock.events.job import JobCarried
+from penstock.jobs import derived_ids
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.lifecycle import State
+
+
+@pytest.fixture(params=both("memory"))
+async def stage(request: pytest.FixtureRequest, settings: MakeSettings) -> AsyncIterator[Stage]:
+    async with Stage(request.param, settings) as stage:
+        yield stage
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> str:
+    return str(tmp_path / "diary")
+
+
+def lines(diary: str) -> list[str]:
+    return sorted(Path(diary).read_text().splitlines()) if Path(diary).exists() else []
+
+
+async def reached(stage: Stage, job_id: str, state: State) -> None:
+    async def is_there() -> bool:
+        record = await JobLog(stage.bus, stage.subjects).read(job_id)
+        return record is not None and record.state is state
+
+    await eventually(is_there, WITHIN, f"{job_id} {state}")
+
+
+async def forget_positions(stage: Stage) -> None:
+    """As if no orchestrator had ever stored how far it had read."""
+    await stage.bus.remove(stage.subjects.state_stream, stage.subjects.state("cursor", "*"))
+
+
+@on_both
+async def test_a_workflow_loses_nothing_while_the_log_turns_over_again_and_again(
+    stage: Stage, diary: str, tmp_path: Path
+) -> None:
+    """Given one that waits for a join of which one result is in, with signals that it will wait
+    for later, one of them sent twice, and the log turns over three times with an orchestrator that
+    begins anew each time; then nothing is lost, nothing runs twice, and each signal counts once."""
+    gate = tmp_path / "gate"
+    client, signal = stage.client, stage.client.workflows.signal
+    async with stage.worker():
+        async with stage.orchestrator():
+            name = await client.dispatch(patient(diary=diary, gate=str(gate)))
+            await signal(name, "go", 1, signal_id="a")
+            await reached(stage, name, State.SUSPENDED)
+            await reached(stage, derived_ids.step_id(name, 0), State.COMPLETED)
+            await reached(stage, derived_ids.step_id(name, 1), State.RUNNING)
+            await stage.turn_over()
+        await signal(name, "go", 1, signal_id="a")
+        await signal(name, "go", 2)
+        for _ in range(2):
+            await forget_positions(stage)
+            async with stage.orchestrator():
+                await stage.turn_over()
+        view = await client.workflows.get(name)
+        assert isinstance(view.job.events[0][1], JobCarried)
+        assert [step.outcome for step in view.steps] == ["completed", "completed", "waiting"]
+        await forget_positions(stage)
+        async with stage.orchestrator():
+            gate.touch()
+            await _awaits(stage, name, "go#3")
+            await signal(name, "go", 1, signal_id="a")
+            await stage.turn_over()
+            await signal(name, "go", 3, signal_id="b")
+            ended = await client.wait(name, WITHIN)
+    assert ended.result == {"rate": "rate", "joined": ["first", "second"], "signals": [1, 2, 3]}
+    assert lines(diary) == ["first", "rate", "second"]
+    assert await stage.dead_letters() == []
+
+
+async def _awaits(stage: Stage, name: str, key: str) -> None:
+    async def is_there() -> bool:
+        view = await stage.client.workflows.get(name)
+        return key in [step.key for step in view.waits_for]
+
+    await eventually(is_there, WITHIN, f"a wait for {key}")
+
+
+async def test_a_timer_fires_a_log_later(stage: Stage, diary: str) -> None:
+    async with stage.worker(), stage.orchestrator():
+        name = await stage.client.dispatch(asleep(diary=diary, seconds=3.0))
+        await reached(stage, name, State.SUSPENDED)
+        for _ in range(2):
+            await stage.turn_over()
+        assert (await stage.client.wait(name, WITHIN)).result == "after"
+    assert lines(diary) == ["after", "before"]
+
+
+async def test_a_step_that_died_a_log_ago_is_still_an_error_at_its_await(
+    stage: Stage, diary: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    async with stage.worker(), stage.orchestrator():
+        name = await stage.client.dispatch(drained(diary=diary, gate=str(gate)))
+        await reached(stage, name, State.SUSPENDED)
+        await reached(stage, derived_ids.step_id(name, 0), State.DEAD)
+        for _ in range(2):
+            await stage.turn_over()
+        gate.touch()
+        assert (await stage.client.wait(name, WITHIN)).result == "builtins.ValueError"
+
+
+async def test_a_dead_workflow_goes_on_from_its_memo_a_log_later(
+    stage: Stage, diary: str, tmp_path: Path
+) -> None:
+    """Given one that died with a signal unread, and only its dead letter is young enough; then it
+    is requeued, runs no step again, and takes the signal."""
+    mended = tmp_path / "mended"
+    async with stage.worker(), stage.orchestrator():
+        name = await stage.client.dispatch(needs_mending(diary=diary, mended=str(mended)))
+        for number in (1, 2):
+            await stage.client.workflows.signal(name, "go", number)
+        await reached(stage, name, State.DEAD)
+        for _ in range(2):
+            await stage.turn_over()
+        mended.touch()
+        await stage.client.retry(name)
+        assert (await stage.client.wait(name, WITHIN)).result == "first 1 2"
+        for _ in range(2):
+            await stage.turn_over()
+        assert not await stage.bus.count(
+            stage.subjects.events_stream, stage.subjects.events("workflow")
+        )
+    assert lines(diary) == ["first", "inline"]
