@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline cli testing bundle
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test long-test compose-test upgrade-test chaos turnover exact kills check audit bench clean wheels lock docs
+.PHONY: help install demo test long-test compose-test upgrade-test chaos programs turnover exact kills check audit bench clean wheels lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a 
 
 chaos: $(READY)  ## RUNS=20 SEED=1 BESIDE=1 FAULTS=: seeded faults under load; each run prints its faults and verdict
 	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1) $(if $(FAULTS),--faults $(FAULTS))
+
+programs: $(READY)  ## RUNS=1000 SEED=1 BESIDE=1: random workflows, a process killed at each message they store; prints JSON
+	@$(BIN)/python -m tests.programs --runs $(or $(RUNS),1000) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1)
 
 turnover: $(READY)  ## JOBS=2000 MINUTES=4 SEED=1 REPLICAS=1: living jobs in every state outlast a small event log, under kills
 	@$(BIN)/python -m tests.turnover --jobs $(or $(JOBS),2000) --minutes $(or $(MINUTES),4) --seed $(or $(SEED),1) --replicas $(or $(REPLICAS),1)

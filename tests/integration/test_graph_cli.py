@@ -74,17 +74,16 @@ async def test_a_graph_is_paused_resumed_and_sent_a_signal(stage: Stage, shell: 
         "load": Step(break_once(number=3), after=["released"]),
     }
     await stage.client.graphs.dispatch(steps, graph_id="release")
-    assert "is paused" in await shell.asked("graph", "pause", "release", "--reason", "Sunday")
-    assert (await shell.asked_json("graph", "show", "release"))["reason"] == "Sunday"
+    assert "is paused" in await shell.asked("workflow", "pause", "release", "--reason", "Sunday")
     await shell.asked("graph", "signal", "release", "released", "true", "--id", "m1")
     assert "already" in await shell.asked("graph", "signal", "release", "released", "true", code=1)
     await stage.at_work()
-    assert "goes on" in await shell.asked("graph", "resume", "release")
+    assert "goes on" in await shell.asked("workflow", "resume", "release")
     assert (await stage.client.graphs.wait("release", WITHIN)).state is GraphState.COMPLETED
     shown = await shell.asked_json("graph", "show", "release")
     assert shown["steps"][0]["waits_for"] == "signal released"
-    refused = await shell.asked("graph", "pause", "release", code=1)
-    assert "is not paused: it is completed" in refused
+    late = await shell.asked("graph", "signal", "release", "released", "false", code=1)
+    assert "takes no signal: it is completed" in late
 
 
 async def test_a_graph_that_is_not_there(stage: Stage, shell: Shell) -> None:

@@ -39,8 +39,6 @@ ALL, DISPATCHING, OPERATING = (
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "batch cancel {batch_held}": DISPATCHING,
-    "graph pause {graph_held}": DISPATCHING,
-    "graph resume {graph_held}": DISPATCHING,
     "graph signal {graph_waiting} go 2": DISPATCHING,
     "graph cancel {graph_held}": DISPATCHING,
     "pool ls": OPERATING,

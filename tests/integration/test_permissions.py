@@ -90,6 +90,7 @@ RETRIED = [
     for place in (
         "job.x.JobRevived",
         "job.x.JobMoved",
+        "job.x.WorkflowFixed",
         "batch.x.BatchReopened",
         "graph.x.GraphReopened",
     )

@@ -9,8 +9,9 @@ import pytest
 from tests.integration import orchestrating
 from tests.integration.crew import Crew
 from tests.integration.shell import Shell, shell_of
-from tests.integration.workflow_jobs import linger
+from tests.integration.workflow_jobs import double, linger
 
+from penstock.jobs import Step
 from penstock.jobs.lifecycle import State
 from penstock.runtime.children import Child
 
@@ -71,6 +72,37 @@ async def test_a_workflow_is_run_shown_explained_signalled_and_cancelled(
     ended = await shell.asked("workflow", "wait", prefix, code=1)
     assert "ended cancelled" in ended
     assert "had already ended" not in await shell.asked("workflow", "cancel", prefix)
+
+
+@KNOWN
+@pytest.mark.usefixtures("orchestrator")
+async def test_workflows_are_paused_and_resumed(crew: Crew, shell: Shell) -> None:
+    crew.hire()
+    workflow_id = await crew.client.dispatch(linger(number=1))
+    graph_id = await crew.client.graphs.dispatch(
+        {"only": Step(double(diary="", number=1), delay=3600)}
+    )
+    await crew.reached(workflow_id, State.SUSPENDED, WITHIN)
+    count = await shell.asked("workflow", "pause", "--function", linger.name, "--dry-run")
+    assert count == "1 workflow match; nothing was done"
+    refused = await shell.asked("workflow", "pause", "--function", linger.name, code=2)
+    assert "add --yes" in refused
+    both = ("workflow", "pause", workflow_id[:-4], graph_id, "--reason", "wrong day")
+    assert (await shell.asked(*both)).count(" is paused; 'penstock workflow resume ") == 2
+    assert (await shell.asked(*both)).count(" was paused already; ") == 2
+    [row] = await shell.asked_json("workflow", "ls", "--state", "paused")
+    assert (row["id"], row["state"], row["pause_reason"]) == (workflow_id, "paused", "wrong day")
+    assert ": wrong day." in await shell.asked("workflow", "why", workflow_id)
+    await shell.asked("workflow", "signal", workflow_id, "go", "5")
+    for value in (6, 7):
+        await crew.client.workflows.signal(workflow_id, "go", value)
+    await shell.asked("workflow", "resume", "--function", linger.name, "--yes")
+    assert "goes on" in await shell.asked("workflow", "resume", graph_id)
+    assert (await crew.client.wait(workflow_id, WITHIN)).result == 19
+    assert "is not paused" in await shell.asked("workflow", "resume", graph_id)
+    refused = await shell.asked("workflow", "pause", workflow_id, "nothing", code=1)
+    assert "cannot be paused: it is completed" in refused
+    assert "nothing" in refused
 
 
 @KNOWN

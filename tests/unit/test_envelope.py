@@ -115,7 +115,7 @@ def _check_bounds(
         for field in kind.fields:
             is_time = _holds_time(field.type)
             is_kept = kind.cls in (*SNAPSHOTS,)  # in a checkpoint, by the decider itself
-            is_kept |= kind.cls in (ScheduledStep, MemoEntry)  # which look themselves
+            is_kept |= kind.cls in (ScheduledStep, MemoEntry, WorkflowMemo)  # which look themselves
             message = f"{where}.{field.name}: no codec looks at its years"
             assert may_hold_times or is_kept or not is_time, message
             _check_bounds(field.type, f"{where}.{field.name}", above=above)

@@ -18,7 +18,7 @@ from penstock.testing import SyncBench
 
 ONLY_INSIDE = {
     Client: {"connect", "over"},
-    Batches: {"add_from"},
+    Batches: {"add_from", "begin_step"},
     QueuePauses: {"agree"},
 }
 """Verbs for the platform itself."""

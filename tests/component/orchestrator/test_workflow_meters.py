@@ -118,6 +118,18 @@ def test_a_blocked_workflow_is_so_until_it_goes_on_or_is_not_offered_any_more() 
     assert counted.states() == {"suspended": 1}
 
 
+def test_a_paused_workflow_is_so_until_it_is_resumed_and_its_pause_is_no_delay() -> None:
+    counted = Counted()
+    counted.advanced(1, due=100)
+    counted.workflows.woken("one", after(10).timestamp())
+    counted.workflows.paused("one")
+    assert counted.states() == {"paused": 1}
+    counted.workflows.resumed("one", after(500))
+    assert counted.states() == {"suspended": 1}
+    counted.advanced(503.5)
+    assert counted.resumes() == (1, 3.0)
+
+
 def test_what_was_stored_before_the_start_is_not_counted() -> None:
     counted = Counted()
     counted.advanced(-10, due=-6)

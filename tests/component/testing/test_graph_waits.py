@@ -256,38 +256,16 @@ async def test_a_cancelled_graph_gives_up_what_waits(penstock: Bench) -> None:
 
 
 # --- pause and time limit -------------------------------------------------------------------------
-async def test_a_paused_graph_begins_no_step(penstock: Bench) -> None:
-    graphs = penstock.client.graphs
-    graph = await graphs.chain([work(name="a"), work(name="b")], finally_=work(name="end"))
-    paused = await graphs.pause(graph, "Sunday")
-    assert (paused.state, paused.reason) == (GraphState.PAUSED, "Sunday")
-    assert (await now(penstock, graph)).state is GraphState.PAUSED
-    assert RAN == []
-    assert (await graphs.pause(graph)).reason == "Sunday"
-    assert (await graphs.resume(graph)).reason == ""
-    assert (await now(penstock, graph)).state is GraphState.COMPLETED
-    assert RAN == ["a", "b", "end"]
-    assert (await graphs.pause(graph)).state is GraphState.COMPLETED
-    assert (await graphs.resume(graph)).state is GraphState.COMPLETED
-
-
 async def test_a_step_that_runs_ends_while_its_graph_is_paused(penstock: Bench) -> None:
     graphs = penstock.client.graphs
     graph = await penstock.client.definitions.run(definition(*APPROVAL))
     await now(penstock, graph)
     await graphs.pause(graph)
     await graphs.signal(graph, "release", True)
-    assert (await now(penstock, graph)).state is GraphState.PAUSED
+    assert (await now(penstock, graph)).is_paused
     assert RAN == ["a"]
     await graphs.resume(graph)
     assert (await now(penstock, graph)).state is GraphState.COMPLETED
-
-
-async def test_a_paused_graph_is_cancelled(penstock: Bench) -> None:
-    graph = await penstock.client.graphs.chain([work(name="a"), work(name="b")])
-    await penstock.client.graphs.pause(graph)
-    await penstock.client.graphs.cancel(graph, "wrong day")
-    assert (await now(penstock, graph)).state is GraphState.CANCELLED
 
 
 async def test_a_graph_that_takes_too_long_fails_and_is_undone(penstock: Bench) -> None:
@@ -311,7 +289,7 @@ async def test_a_pause_does_not_count(penstock: Bench) -> None:
     await now(penstock, graph)
     await graphs.pause(graph)
     await penstock.advance(10 * DAY)
-    assert (await now(penstock, graph)).state is GraphState.PAUSED
+    assert (await now(penstock, graph)).is_paused
     await graphs.resume(graph)
     assert (await now(penstock, graph)).state is GraphState.RUNNING
     await penstock.advance(DAY + timedelta(seconds=5))

@@ -17,7 +17,13 @@ from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.job import JobStarted
 from penstock.events.subjects import BadName
-from penstock.events.workflow import InlineResult, Resolution, StepRecorded, WorkflowAdvanced
+from penstock.events.workflow import (
+    InlineResult,
+    Resolution,
+    StepRecorded,
+    StepsScheduled,
+    WorkflowAdvanced,
+)
 from penstock.jobs import (
     JobRefused,
     NotFound,
@@ -291,7 +297,7 @@ async def test_a_join_of_more_than_one_message_holds_is_recorded_in_parts(pensto
     assert view.result == sum(range(2_500)) * 2
     kinds = [type(event) for _, event in view.events]
     assert kinds.count(WorkflowAdvanced) == 1
-    assert 3 <= kinds.count(StepRecorded) <= 10
+    assert 3 <= kinds.count(StepsScheduled) <= 10
     penstock.assert_dispatched_times(reserve, 2_500)
 
 

@@ -90,7 +90,7 @@ async def test_the_page_shows_the_tree_of_its_workflow(page: Any) -> None:
 
 def test_the_commands_of_the_page_can_be_called() -> None:
     calls = re.findall(r"^\$ penstock workflow (.*?)(?:  +#.*)?$", PAGE, re.MULTILINE)
-    assert len(calls) == 8
+    assert len(calls) == 10
     for call in calls:
         verb, *arguments = shlex.split(call.replace("…", ""))
         command = workflow.commands[verb]

@@ -23,6 +23,13 @@ class Run(msgspec.Struct, frozen=True, tag=True):
     fails: bool = False
 
 
+class Map(msgspec.Struct, frozen=True, tag=True):
+    """Jobs of one batch: seconds that each takes, and whether it fails."""
+
+    jobs: tuple[tuple[float, bool], ...]
+    allowed: int
+
+
 class Inline(msgspec.Struct, frozen=True, tag=True):
     value: int
     fails: bool = False
@@ -53,7 +60,7 @@ class Catch(msgspec.Struct, frozen=True, tag=True):
     part: Program
 
 
-Program = Union[Run, Inline, Sleep, Signal, Sequence, Gather, Race, Catch]  # noqa: UP007 - recursive
+Program = Union[Run, Map, Inline, Sleep, Signal, Sequence, Gather, Race, Catch]  # noqa: UP007 - recursive
 FAILURES = (StepFailed, TimeoutError)
 
 
@@ -63,6 +70,10 @@ async def interpret(ctx: WorkflowContext, program: Program) -> Any:
     match program:
         case Run():
             return await ctx.run(work(program.seconds, program.value, program.fails))
+        case Map():
+            calls = (work(seconds, 0, fails) for seconds, fails in program.jobs)
+            result = await ctx.map(calls, allowed_failures=program.allowed)
+            return [result.completed, result.failed]
         case Inline():
             return await ctx.step("inline", _inline, program.value, program.fails)
         case Sleep():
@@ -118,14 +129,13 @@ def is_determined(program: Program) -> bool:
 def expected(program: Program, at: float) -> tuple[float, Any]:
     """When a part that begins ``at`` ends, and its value. Raises Failed."""
     match program:
-        case Run():
+        case Run() | Inline():
+            end = at + (program.seconds if isinstance(program, Run) else 0.0)
             if program.fails:
-                raise Failed(at + program.seconds)
-            return at + program.seconds, program.value
-        case Inline():
-            if program.fails:
-                raise Failed(at)
-            return at, program.value
+                raise Failed(end)
+            return end, program.value
+        case Map():
+            return _mapped(program, at)
         case Sleep():
             return at + program.seconds, "slept"
         case Signal():
@@ -145,6 +155,14 @@ def expected(program: Program, at: float) -> tuple[float, Any]:
                 return expected(program.part, at)
             except Failed as failed:
                 return failed.at, "caught"
+
+
+def _mapped(program: Map, at: float) -> tuple[float, Any]:
+    failures = sorted(seconds for seconds, fails in program.jobs if fails)
+    if len(failures) > program.allowed:
+        raise Failed(at + failures[program.allowed])
+    last = max((seconds for seconds, _ in program.jobs), default=0.0)
+    return at + last, [len(program.jobs) - len(failures), len(failures)]
 
 
 def _gathered(program: Gather, at: float) -> tuple[float, Any]:
@@ -181,6 +199,11 @@ _seconds = st.integers(1, 10_000_000).map(lambda micros: micros / 1000)
 _leaves = st.one_of(
     st.builds(Run, _seconds, st.integers(0, 9), st.booleans()),
     st.builds(Run, _seconds, st.integers(0, 9)),
+    st.builds(
+        Map,
+        st.lists(st.tuples(_seconds, st.booleans()), min_size=1, max_size=3).map(tuple),
+        st.integers(0, 2),
+    ),
     st.builds(Inline, st.integers(0, 9), st.booleans()),
     st.builds(Sleep, _seconds),
     st.builds(Signal, _seconds),

@@ -11,12 +11,12 @@ from tests.unit.coded import programs
 from tests.unit.coded.programs import Failed, Program, expected, interpret
 from tests.unit.coded.world import START, World
 
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced
+from penstock.events.workflow import StepRecorded, StepsScheduled, WorkflowAdvanced
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.coded import unrecorded
 from penstock.jobs.workflows.coded.unrecorded import MAX_PART_BYTES
 
-_RECORDINGS = (WorkflowAdvanced, StepRecorded)
+_RECORDINGS = (WorkflowAdvanced, StepsScheduled)
 
 
 def _ran(program: Program, crash_at: int = 0, after: bool = False) -> World:
@@ -74,8 +74,7 @@ def _steps(world: World) -> list[Any]:
     """All that its history says of steps; not where one attempt ended and another began."""
     recordings = [event for _, event in world.log if isinstance(event, _RECORDINGS)]
     scheduled = [step for event in recordings for step in event.scheduled]
-    inline = [event.inline for event in world.events(StepRecorded) if event.inline]
-    return [scheduled, inline]
+    return [scheduled, [event.inline for event in world.events(StepRecorded)]]
 
 
 @settings(max_examples=100, deadline=None)
@@ -83,5 +82,5 @@ def _steps(world: World) -> list[Any]:
 def test_a_recorded_inline_step_does_not_run_again(program: Program) -> None:
     programs.inline_runs.clear()
     world = _ran(program)
-    recorded = [event for event in world.events(StepRecorded) if event.inline]
+    recorded = world.events(StepRecorded)
     assert len(programs.inline_runs) == len(recorded)

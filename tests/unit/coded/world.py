@@ -5,12 +5,13 @@ The world may crash at any append: before the event is stored, or just after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from penstock.events.batch import Callbacks, Counts
 from penstock.events.job import (
     JobCompleted,
     JobDispatched,
@@ -22,17 +23,19 @@ from penstock.events.job import (
 from penstock.events.workflow import (
     Resolution,
     SignalReceived,
-    StepRecorded,
     WorkflowAdvanced,
 )
 from penstock.jobs import lifecycle
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.event_store.event_log import read_event
+from penstock.jobs.job_type import Call
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
-from penstock.jobs.workflows.coded.commands import RunJob
+from penstock.jobs.workflows.coded.commands import RunBatch, RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Ended, Leaf, Part
+from penstock.jobs.workflows.coded.results import end_of_batch
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 _MOST_ADVANCES = 500
@@ -73,6 +76,7 @@ class World:
         self.clock = START
         self.appends = 0
         self.jobs: dict[str, JobEnd] = {}
+        self.members: dict[tuple[str, int], dict[str, Any]] = {}
         self.log: list[tuple[int, JobEvent]] = []
         self._crash_at, self._after = crash_at, after
         self._signals = sorted(signals, key=lambda signal: signal[0])
@@ -146,7 +150,7 @@ class World:
         ended = {}
         unread = self._unread()
         for step in waiting.values():
-            if step.kind == "job" and (end := self._end_of(step.key)):
+            if step.kind in ("job", "batch") and (end := self._end_of(step.key)):
                 ended[step.n] = end.outcome == "completed"
             elif (step.due_at is not None and step.due_at <= self.clock) or (
                 step.kind == "signal" and any(one.name == step.digest for one in unread)
@@ -232,13 +236,55 @@ class World:
 
     def record_part(self, part: Part) -> None:
         number = (self.record.workflow or memo.EMPTY).inline_steps + 1
-        self._append(StepRecorded(job_id="wf", number=number, **msgspec.structs.asdict(part)))
+        self._append(part.event({"job_id": "wf", "number": number}))
+
+    def is_begun(self, batch: Leaf) -> bool:
+        return batch.key in self.jobs
+
+    def begin_batch(self, batch: Leaf, calls: Iterator[Call]) -> None:
+        assert isinstance(batch.command, RunBatch)
+        assert batch.key in memo.open_steps(self.record.workflow or memo.EMPTY), "not recorded"
+        for index, call in enumerate(calls):
+            if (batch.key, index) not in self.members:
+                self._count_append()
+                self.members[batch.key, index] = msgspec.msgpack.decode(call.arguments)
+                self._crash_after()
+        self._count_append()
+        self.jobs[batch.key] = self._end_of_batch(batch.key, int(batch.command.allowed_failures))
+        self._crash_after()
+
+    def _end_of_batch(self, key: str, allowed: int) -> JobEnd:
+        jobs = [call for (owner, _), call in self.members.items() if owner == key]
+        failures = sorted(call["seconds"] for call in jobs if call["fails"])
+        last = max((call["seconds"] for call in jobs), default=0.0)
+        failed, outcome = len(failures), BatchState.COMPLETED
+        if failed > allowed:
+            last, outcome = failures[allowed], BatchState.FAILED
+        resolution = end_of_batch(key, _batch(outcome, len(jobs) - failed, failed))
+        return JobEnd(self.clock + timedelta(seconds=last), resolution)
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         arguments: dict[str, Any] = msgspec.msgpack.decode(command.call.arguments)
         return msgspec.msgpack.encode(
             (arguments["seconds"], arguments["value"], arguments["fails"])
         )
+
+
+def _batch(state: BatchState, completed: int, failed: int) -> BatchRecord:
+    return BatchRecord(
+        id="wf_step_0",
+        state=state,
+        sequence=1,
+        first_sequence=1,
+        title="",
+        allowed_failures=0,
+        allowed_percent=None,
+        callbacks=Callbacks(),
+        open_seconds=60.0,
+        created_at=START,
+        changed_at=START,
+        counts=Counts(completed=completed, failed=failed),
+    )
 
 
 def _stored(event: JobEvent) -> Any:

@@ -28,9 +28,13 @@ from penstock.events.workflow import (
     InlineResult,
     ScheduledStep,
     StepRecorded,
+    StepsScheduled,
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord
@@ -54,6 +58,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobDead: {"queue": "reports", "error": BROKEN},
     JobRevived: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
     JobMoved: {"queue": "others", "from_queue": "reports", "payload": b"moved"},
+    StepsScheduled: {"number": 2, "now": NOW},
     StepRecorded: {"number": 1, "now": NOW, "inline": InlineResult("rate", "fetch", b"\x01")},
     WorkflowAdvanced: {
         "queue": "reports",
@@ -63,6 +68,9 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
         "wait": (WaitGroup((0,)),),
     },
     WorkflowBlocked: {"queue": "reports", "reason": "renamed", "due_at": NOW},
+    WorkflowFixed: {"queue": "reports", "forgotten": ("charge",)},
+    WorkflowPaused: {"reason": "wrong day"},
+    WorkflowResumed: {"queue": "reports"},
 }
 
 EVENT_TYPES = tuple(_FIELDS)

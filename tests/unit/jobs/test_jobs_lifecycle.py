@@ -29,7 +29,12 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced
+from penstock.events.workflow import (
+    StepRecorded,
+    WorkflowAdvanced,
+    WorkflowPaused,
+    WorkflowResumed,
+)
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import IllegalTransition
 from penstock.jobs.lifecycle import (
@@ -146,6 +151,16 @@ def test_what_an_attempt_recorded_that_knew_too_little_is_ignored() -> None:
     assert (again.state, again.workflow) == (State.SUSPENDED, record.workflow)
 
 
+def test_a_pause_lasts_over_states_until_it_is_resumed_or_the_workflow_ends() -> None:
+    record = told(JobDispatched, JobStarted, WorkflowPaused, JobReleased, JobStarted)
+    assert (record.is_paused, record.pause_reason, record.message) == (True, "wrong day", 10)
+    assert evolve(record, event(WorkflowResumed), 9).message == 10, "that of the running advance"
+    advanced = evolve(record, event(WorkflowAdvanced), 9)
+    assert advanced.is_paused
+    assert evolve(advanced, event(WorkflowResumed), 10).message == 0
+    assert not evolve(advanced, event(JobCancelled), 10).is_paused
+
+
 def test_an_advance_counts_tries_and_losses_anew() -> None:
     record = told(
         JobDispatched, JobStarted, JobRecovered, JobStarted, JobFailed, JobRetrying,
@@ -206,7 +221,9 @@ def test_an_end_whose_earlier_events_left_the_log_is_told_alone() -> None:
 
 
 def test_what_takes_the_place_of_events_leads_to_the_same_record() -> None:
-    for record in filter(None, REACHED.values()):
+    paused = told(JobDispatched, JobStarted, WorkflowAdvanced, WorkflowPaused)
+    assert paused.is_paused
+    for record in filter(None, [*REACHED.values(), paused]):
         carried = lifecycle.carried(record, "test")
         raw = JOB_EVENTS.decode(encode(carried))
         assert lifecycle.fold([(50, raw)]) == msgspec.structs.replace(record, sequence=50)

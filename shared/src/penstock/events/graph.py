@@ -76,10 +76,15 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         value: as MessagePack.
         signal_id: the sender's own id; empty for none.
+        at: when it was sent.
     """
 
     value: bytes = b""
     signal_id: str = ""
+    at: Instant | None = None
+
+    def __post_init__(self) -> None:
+        check_instant("at", self.at)
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -237,16 +242,6 @@ class GraphTimedOut(GraphEvent, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-class GraphPaused(GraphEvent, frozen=True, kw_only=True, tag=True):
-    """No step begins until it is resumed; those that run end."""
-
-    reason: str
-
-
-class GraphResumed(GraphEvent, frozen=True, kw_only=True, tag=True):
-    """Its steps begin again as their turn comes."""
-
-
 class GraphStopping(GraphEvent, frozen=True, kw_only=True, tag=True):
     """A client cancelled it: no step is dispatched any more, those that run are cancelled."""
 
@@ -279,6 +274,26 @@ class GraphReopened(GraphEvent, frozen=True, kw_only=True, tag=True):
     round: Int64
 
 
+class GraphPaused(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """A client paused it: no further step is dispatched, and it does not end, until it is resumed.
+
+    Attributes:
+        reason: given by the person who paused it.
+    """
+
+    reason: str = ""
+
+
+class GraphResumed(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """A paused graph goes on; one that is not paused is looked at again by the orchestrator.
+
+    Attributes:
+        reason: given by the person who resumed it.
+    """
+
+    reason: str = ""
+
+
 class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
     """All that the graph's earlier events led to: they leave the log, and this takes their place.
 
@@ -290,6 +305,8 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
         waits: until when steps wait that began to, by their positions; None for ever.
         elapsed: those whose time has come.
         signals: the first of each name.
+        paused_at: since when it is paused; None where it is not.
+        pause_reason: as in GraphPaused.
     """
 
     state: str
@@ -318,6 +335,7 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
     deadline: Instant | None = None
     timed_out: bool = False
     paused_at: Instant | None = None
+    pause_reason: str = ""
 
     def __post_init__(self) -> None:
         _check_steps(self.steps)
@@ -329,12 +347,12 @@ GRAPH_EVENTS = Codec(
     GraphSignalled,
     GraphElapsed,
     GraphTimedOut,
-    GraphPaused,
-    GraphResumed,
     GraphStopping,
     GraphCompleted,
     GraphFailed,
     GraphCancelled,
     GraphReopened,
+    GraphPaused,
+    GraphResumed,
     GraphCarried,
 )

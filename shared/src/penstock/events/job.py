@@ -7,7 +7,16 @@ import msgspec
 from penstock.events.envelope import Codec, Instant, Int64
 from penstock.events.job_event import JobError as JobError  # noqa: PLC0414 - for importers
 from penstock.events.job_event import JobEvent as JobEvent  # noqa: PLC0414
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
+from penstock.events.workflow import (
+    StepRecorded,
+    StepsScheduled,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowMemo,
+    WorkflowPaused,
+    WorkflowResumed,
+)
 
 
 class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -261,6 +270,9 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
         workflow: what a workflow has recorded; None for any other job.
         wakes_at: when a suspended workflow goes on by itself.
         kind: as in JobDispatched.
+        version: as in JobDispatched.
+        paused_at: since when a workflow is paused; None where it is not.
+        pause_reason: as in WorkflowPaused.
     """
 
     queue: str
@@ -306,6 +318,9 @@ class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     workflow: WorkflowMemo | None = None
     wakes_at: Instant | None = None
     kind: str = ""
+    version: Int64 = 0
+    paused_at: Instant | None = None
+    pause_reason: str = ""
 
 
 JOB_EVENTS = Codec(
@@ -325,5 +340,9 @@ JOB_EVENTS = Codec(
     JobCarried,
     WorkflowAdvanced,
     StepRecorded,
+    StepsScheduled,
     WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )

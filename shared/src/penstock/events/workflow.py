@@ -21,10 +21,14 @@ MAX_SIGNAL_BYTES = 64_000
 MAX_INBOX_SIGNALS, MAX_INBOX_BYTES = 10_000, 8_000_000
 """What a workflow may have unread when its signals leave the old end of the log."""
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
+MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
+"""Names that one workflow may ask its context about; see ``WorkflowContext.patched``."""
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
+StepKind = Literal["job", "batch", "timer", "signal"]
 StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
+PatchName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATCH_LENGTH)]
 StatusText = Annotated[str, msgspec.Meta(max_length=MAX_STATUS_LENGTH)]
 Status = dict[
     Annotated[str, msgspec.Meta(min_length=1, max_length=64)],
@@ -38,15 +42,16 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         n: its number, in the order of their recording; the id of its job ends with it.
         key: path of scopes, name and occurrence.
-        kind: ``job``, ``timer`` or ``signal``.
-        digest: of the function and its arguments; the name of a signal; empty for a timer.
+        kind: ``job``, ``batch``, ``timer`` or ``signal``.
+        digest: of the function and its arguments; the function of a batch; the name of a signal;
+            empty for a timer.
         payload: the encoded call of a job.
         due_at: when a timer fires, or the wait for a signal ends.
     """
 
     n: StepNumber
     key: Key
-    kind: Literal["job", "timer", "signal"] = "job"
+    kind: StepKind = "job"
     digest: str = ""
     payload: bytes = b""
     due_at: Instant | None = None
@@ -63,9 +68,9 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         key: of the step.
-        outcome: ``completed``, ``failed`` or ``cancelled`` for a job; ``fired`` for a timer;
-            ``received`` or ``timed-out`` for a signal.
-        value: the result, or the value of the signal, as MessagePack.
+        outcome: ``completed``, ``failed`` or ``cancelled`` for a job or batch; ``fired`` for a
+            timer; ``received`` or ``timed-out`` for a signal.
+        value: the result, the counts of a batch, or the value of the signal, as MessagePack.
         sequence: of the signal's event; 0 for anything else.
     """
 
@@ -117,7 +122,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         scheduled: what it began to wait for, where the stretch ended with a suspension.
         cancelled: numbers of the steps that it gave up, likewise.
         inline: the function that ran inside of it, where the stretch ended with one.
-        is_part: more was to be recorded at its end than one event held; the next entries have it.
+        is_part: the rest of what was to be recorded at its end is in the next entries.
     """
 
     now: Instant
@@ -139,8 +144,16 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         wait: what it waits for.
         status: what it shows of itself.
         advances: how often it was suspended.
-        inline_steps: how many it has recorded.
+        inline_steps: how many it has recorded, and parts of what it waits for.
         blocked: why its code cannot go on from here; empty where it can.
+        blocked_since: since when no worker could go on with it; None where one could.
+        version: of the code that recorded last; 0 where that is unknown.
+        patches: names for which its code was answered that it is new.
+        next_number: the least number of its next step; numbers of forgotten ones stay used.
+        amended: entries that were there when an operator changed what it goes on from. What its
+            code calls there and was not recorded begins anew.
+        accepted: entries in which functions and arguments may differ from those recorded.
+        fixes: how often an operator changed what it goes on from.
     """
 
     entries: tuple[MemoEntry, ...] = ()
@@ -149,6 +162,16 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     advances: Int64 = 0
     inline_steps: Int64 = 0
     blocked: str = ""
+    blocked_since: Instant | None = None
+    version: Int64 = 0
+    patches: tuple[PatchName, ...] = ()
+    next_number: Int64 = 0
+    amended: Int64 = 0
+    accepted: Int64 = 0
+    fixes: Int64 = 0
+
+    def __post_init__(self) -> None:
+        check_instant("blocked_since", self.blocked_since)
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -168,8 +191,11 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
         run_seconds: of this advance.
-        inline_steps: how many `StepRecorded` it has so far.
-        in_parts: some of what it waits for was recorded by those.
+        inline_steps: how many `StepRecorded` and `StepsScheduled` it has so far.
+        parts: how many `StepsScheduled` it has so far.
+        version: of the code that ran; 0 in events of releases before it was there.
+        patches: names for which its code was answered since the last recording that it is new.
+        fixes: how often an operator changed what it goes on from, so far.
     """
 
     queue: str
@@ -184,44 +210,119 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     run_seconds: float = 0.0
     function: str = ""
     inline_steps: Int64 = 0
-    in_parts: bool = False
+    parts: Int64 = 0
+    version: Int64 = 0
+    patches: tuple[PatchName, ...] = ()
+    fixes: Int64 = 0
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
-    """Something happened inside of a workflow while it runs: it does not happen again.
-
-    Either a function ended that ran inside of it; or it took note of more ends, or scheduled more
-    steps, than one event holds, and this is a part of them.
+    """A function that ran inside of a workflow ended: it does not run again.
 
     Attributes:
-        number: 1 for the first.
+        number: 1 for the first; those of `StepsScheduled` are counted, too.
         now: as in WorkflowAdvanced.
-        inline: what the function returned or raised; None for a part.
         consumed: as in WorkflowAdvanced.
-        scheduled: as in WorkflowAdvanced.
-        cancelled: as in WorkflowAdvanced.
+        inline: what it returned or raised.
+        version: as in WorkflowAdvanced.
+        patches: as in WorkflowAdvanced.
     """
 
     number: Int64
     now: Instant
-    inline: InlineResult | None = None
+    inline: InlineResult
+    consumed: tuple[Resolution, ...] = ()
+    version: Int64 = 0
+    patches: tuple[PatchName, ...] = ()
+
+
+class StepsScheduled(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A part of what a workflow waits for, or took note of, while it runs; the rest follows.
+
+    One event does not hold all of it, or a batch is to be recorded before its jobs are made.
+
+    Attributes:
+        number: counted with those of `StepRecorded`.
+        now: as in WorkflowAdvanced.
+        consumed: as in WorkflowAdvanced.
+        scheduled: as in WorkflowAdvanced.
+        cancelled: as in WorkflowAdvanced.
+        version: as in WorkflowAdvanced.
+        patches: as in WorkflowAdvanced.
+    """
+
+    number: Int64
+    now: Instant
     consumed: tuple[Resolution, ...] = ()
     scheduled: tuple[ScheduledStep, ...] = ()
     cancelled: tuple[StepNumber, ...] = ()
+    version: Int64 = 0
+    patches: tuple[PatchName, ...] = ()
 
 
 class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):
-    """The code of a workflow is another than the one that recorded its history. Not a failure.
+    """No code that a worker has can go on with a workflow. Not a failure: no try is used.
 
     Attributes:
-        reason: what was recorded, and what the code calls instead.
-        due_at: it is tried again then, also by other workers with other code.
+        reason: what was recorded, and what the code calls instead; or which code is missing.
+        due_at: it is offered to a worker again then: others may have other code.
+        since: when it was first blocked, without having gone on in between; None: now.
     """
 
     queue: str
     reason: str
     due_at: Instant
     function: str = ""
+    since: Instant | None = None
+
+
+class WorkflowFixed(JobEvent, frozen=True, kw_only=True, tag=True):
+    """An operator changed what a blocked workflow goes on from; it is offered to a worker at once.
+
+    Attributes:
+        reason: given by the operator.
+        forgotten: keys of steps whose record counts no more.
+        version: of the code that is to run it from now on; 0: as before.
+        accepts: what was recorded so far counts although functions or arguments differ.
+    """
+
+    queue: str
+    reason: str = ""
+    forgotten: tuple[Key, ...] = ()
+    version: Int64 = 0
+    accepts: bool = False
+    function: str = ""
+
+
+class WorkflowPaused(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A client paused a workflow: no advance is started until it is resumed.
+
+    Queue messages and timers made before are void: their compare-and-set loses. An advance that
+    runs, and steps that were dispatched, go on to their end.
+
+    Attributes:
+        reason: given by the person who paused it.
+    """
+
+    reason: str = ""
+    function: str = ""
+
+
+class WorkflowResumed(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A paused workflow goes on, at once if what it waits for came meanwhile.
+
+    One that is not paused is read again by the orchestrator, which makes up for what it lacks.
+
+    Attributes:
+        queue: where it waits.
+        due_at: when its timer fires, as before; None where it has none, or that has passed.
+        reason: given by the person who resumed it.
+    """
+
+    queue: str
+    due_at: Instant | None = None
+    function: str = ""
+    reason: str = ""
 
 
 # --- its inbox ------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from penstock.jobs.running.context import Context
 from penstock.jobs.schedules.declaration import schedule
 from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.coded.context import WorkflowContext
+from penstock.jobs.workflows.coded.results import MapResult
 from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow, workflow
 from penstock.jobs.workflows.declared.definition import SignalWait
 from penstock.jobs.workflows.graph_order import BadGraph
@@ -71,6 +72,7 @@ __all__ = [
     "JobView",
     "JobsError",
     "LetterFilter",
+    "MapResult",
     "MissingKey",
     "NamedJob",
     "NamedWorkflow",

@@ -39,6 +39,7 @@ from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 from penstock.jobs.workflows.definitions import Definitions
 from penstock.jobs.workflows.instances import Workflows
+from penstock.jobs.workflows.recovery import StuckWorkflows
 from penstock.runtime.local_broker import awaited, reachable
 from penstock.runtime.tasks import within
 from penstock.telemetry import propagation
@@ -75,6 +76,7 @@ class Client:
         batches: jobs that are counted together.
         graphs: chains, and jobs that wait for each other.
         workflows: coded workflows that were dispatched.
+        stuck_workflows: coded workflows and graphs that should go on and do not.
         definitions: declared workflows, stored under a name; their instances are graphs.
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
@@ -106,6 +108,7 @@ class Client:
         self.graphs = Graphs(bus, subjects, self.dispatcher)
         self.definitions = Definitions(bus, subjects, self.dispatcher)
         self.workflows = Workflows(bus, subjects, self._log, self.job, self.cancel)
+        self.stuck_workflows = StuckWorkflows(bus, subjects, self._log, self.workflows, self.graphs)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
         self.jobs = Jobs(bus, subjects, self._log, factory.ring, self._handed_on)
         self.pauses = QueuePauses(bus, subjects, source)

@@ -19,7 +19,8 @@ MAX_ID_LENGTH = 36
 MAX_JOBS = 1_000_000
 """Of one producer of a batch: what one caller adds under one key."""
 _DIGITS = len(str(MAX_JOBS - 1))
-_MEMBER = re.compile(rf"(.{{1,36}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
+_MEMBER = re.compile(rf"(.{{1,46}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
+"""A batch that is a step of a workflow has an id of up to 46 characters."""
 _STEP = re.compile(r"(.{1,36})_step_([0-9]{1,4})")
 _ROUND = re.compile(r"(_(?:then|catch|finally))_[0-9]{1,4}$")
 
@@ -97,6 +98,13 @@ def callback_id(owner: str, which: str, reopened: int = 0) -> str:
 def first_callback(job_id: str) -> str:
     """A callback's id as it was before its owner was reopened; other ids as they are."""
     return _ROUND.sub(r"\1", job_id) if "_" in job_id else job_id
+
+
+def check_batch_id(name: str) -> str:
+    """``name`` if a batch may have it as its id, a step of a workflow too. Raises BadName."""
+    position = step(name)
+    check_owner_id("batch", position[0] if position else name)
+    return name
 
 
 def check_owner_id(kind: str, name: str) -> str:

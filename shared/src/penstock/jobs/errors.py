@@ -116,10 +116,10 @@ class NotFound(JobsError):
 
 
 class AmbiguousId(JobsError):
-    """Several jobs' ids begin with the text. Attributes: ids: of those jobs."""
+    """Several jobs' ids, or graphs', begin with the text. Attributes: ids: of all of them."""
 
-    def __init__(self, text: str, ids: list[str], most: int) -> None:
-        lines = [f"{len(ids):,} jobs have an id that begins with {text!r}:", *ids[:most]]
+    def __init__(self, text: str, ids: list[str], most: int, noun: str = "job") -> None:
+        lines = [f"{len(ids):,} {noun}s have an id that begins with {text!r}:", *ids[:most]]
         lines += [f"and {len(ids) - most:,} more"] if len(ids) > most else []
         super().__init__("\n  ".join(lines))
         self.ids = ids

@@ -29,7 +29,16 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowMemo
+from penstock.events.workflow import (
+    StepRecorded,
+    StepsScheduled,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowMemo,
+    WorkflowPaused,
+    WorkflowResumed,
+)
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
     LifeCycle,
@@ -75,8 +84,12 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge(_QUEUED, JobMoved, None, "a client moved it to another queue"),
     Edge(_LIVE, JobCancelled, State.CANCELLED, "a client or the orchestrator cancelled it"),
     Edge((State.RUNNING,), StepRecorded, State.RUNNING, "a step inside of a workflow ended"),
+    Edge((State.RUNNING,), StepsScheduled, State.RUNNING, "a part of what it waits for is known"),
     Edge((State.RUNNING,), WorkflowAdvanced, State.SUSPENDED, "nothing of a workflow can go on"),
-    Edge((State.RUNNING,), WorkflowBlocked, State.SUSPENDED, "its code does not fit its history"),
+    Edge((*_STARTABLE, State.RUNNING), WorkflowBlocked, State.SUSPENDED, "no code here fits it"),
+    Edge((State.SUSPENDED,), WorkflowFixed, State.WAITING, "an operator fixed a blocked workflow"),
+    Edge(_LIVE, WorkflowPaused, None, "a client paused it: no advance is started"),
+    Edge(_LIVE, WorkflowResumed, None, "a client resumed it"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
 )
 
@@ -131,8 +144,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         peak_memory_bytes: resident memory of the worker at most, while the last attempt ran; 0
             where it was not measured.
         kind: as in JobDispatched.
+        version: of a workflow's code, as it was dispatched; 0 where that is unknown.
         workflow: what a workflow has recorded; None before its first recording.
         wakes_at: when a suspended workflow goes on by itself.
+        paused_at: since when a workflow is paused; None where it is not.
+        pause_reason: given by the person who paused it.
     """
 
     id: str
@@ -180,6 +196,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     workflow: WorkflowMemo | None = None
     wakes_at: datetime | None = None
     kind: str = ""
+    version: int = 0
+    paused_at: datetime | None = None
+    pause_reason: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -193,6 +212,16 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     def is_workflow(self) -> bool:
         """Whether it is a coded workflow: as dispatched, or by what it has recorded."""
         return self.kind == "workflow" or self.workflow is not None
+
+    @property
+    def code_version(self) -> int:
+        """The version of the code that a workflow is to go on with; 0: the newest."""
+        return (self.workflow.version if self.workflow else 0) or self.version
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no advance is to be started; an ended one is not paused."""
+        return self.paused_at is not None and not self.state.ended
 
 
 _CARRIED = shared_fields(JobRecord, JobCarried)
@@ -284,6 +313,7 @@ def _dispatched(event: JobDispatched, sequence: int) -> JobRecord:
         dispatch_id=event.id,
         tries=event.tries,
         kind=event.kind,
+        version=event.version,
     )
 
 
@@ -309,6 +339,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         void_before=sequence if event.changed else record.void_before if record else 0,
         workflow=record.workflow if record else None,
         kind=record.kind if record else "",
+        version=record.version if record else 0,
     )
 
 
@@ -384,7 +415,17 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
             return {"error": event.error, "finished_at": event.at}
         case JobCancelled():
             return {"finished_at": event.at}
+        case WorkflowPaused() | WorkflowResumed():
+            return _pause_changes(record, event)
     return memo.changes(record.workflow, event)
+
+
+def _pause_changes(record: JobRecord, event: WorkflowPaused | WorkflowResumed) -> dict[str, Any]:
+    if isinstance(event, WorkflowPaused):
+        return {"paused_at": event.at, "pause_reason": event.reason}
+    resumed = {"paused_at": None, "pause_reason": ""}
+    # Its message was dropped while it was paused; an advance that still runs has its own.
+    return resumed if record.state is State.RUNNING else {**resumed, "message": 0}
 
 
 def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[str, Any]:

@@ -186,22 +186,25 @@ def _check_result_terms(store_result: bool, expires_seconds: float) -> None:
 
 def register(kind: JobType[Any, Any]) -> None:
     """Lets messages name it. Raises ValueError: its module has another job of this name."""
-    _check_not_hidden(kind)
+    check_not_hidden(kind, REGISTRY.get(kind.name))
     REGISTRY[kind.name] = kind
 
 
-def _check_not_hidden(kind: JobType[Any, Any]) -> None:
+def check_not_hidden(kind: JobType[Any, Any], earlier: JobType[Any, Any] | None) -> None:
     """Of two functions of one name in a module, messages could only ever mean the second.
 
     A module that is executed anew (`importlib.reload`) may define its functions again: it has
     another specification then. A notebook's cell may, too.
+
+    Args:
+        kind: about to be registered.
+        earlier: of the same name, where there is one.
 
     Raises:
         ValueError: names the two places.
     """
     module = sys.modules.get(kind.function.__module__)
     kind.made_in = getattr(module, "__spec__", None)
-    earlier = REGISTRY.get(kind.name)
     if (
         earlier is None
         or kind.unreachable

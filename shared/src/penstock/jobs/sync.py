@@ -24,6 +24,7 @@ from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 from penstock.jobs.workflows.definitions import Definitions
 from penstock.jobs.workflows.instances import Workflows
+from penstock.jobs.workflows.recovery import StuckWorkflows
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,7 +133,17 @@ class SyncWorkflows(Blocking):
     get = blocking(Workflows.get)
     list = blocking(Workflows.list)
     signal = blocking(Workflows.signal)
+    fix = blocking(Workflows.fix)
+    pause = blocking(Workflows.pause)
+    resume = blocking(Workflows.resume)
     cancel = blocking(Workflows.cancel)
+
+
+class SyncStuckWorkflows(Blocking):
+    """See :class:`StuckWorkflows`."""
+
+    find = blocking(StuckWorkflows.find)
+    recover = blocking(StuckWorkflows.recover)
 
 
 class SyncDefinitions(Blocking):
@@ -151,11 +162,13 @@ class SyncGraphs(Blocking):
     chain = blocking(Graphs.chain)
     dispatch = blocking(Graphs.dispatch)
     show = blocking(Graphs.show)
+    ids = blocking(Graphs.ids)
+    find_id = blocking(Graphs.find_id)
     step = blocking(Graphs.step)
     wait = blocking(Graphs.wait)
-    cancel = blocking(Graphs.cancel)
     pause = blocking(Graphs.pause)
     resume = blocking(Graphs.resume)
+    cancel = blocking(Graphs.cancel)
     signal = blocking(Graphs.signal)
     retry_failed = blocking(Graphs.retry_failed)
 
@@ -231,6 +244,7 @@ class SyncClient(Blocking):
     Attributes:
         batches: jobs that are counted together.
         graphs: chains, and jobs that wait for each other.
+        stuck_workflows: coded workflows and graphs that should go on and do not.
         definitions: declared workflows, stored under a name; their instances are graphs.
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
@@ -267,6 +281,7 @@ class SyncClient(Blocking):
         super().__init__(client, self.call)
         self.batches = SyncBatches(client.batches, self.call)
         self.graphs = SyncGraphs(client.graphs, self.call)
+        self.stuck_workflows = SyncStuckWorkflows(client.stuck_workflows, self.call)
         self.definitions = SyncDefinitions(client.definitions, self.call)
         self.workflows = SyncWorkflows(client.workflows, self.call)
         self.schedules = SyncSchedules(client.schedules, self.call)

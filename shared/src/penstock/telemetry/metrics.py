@@ -328,7 +328,8 @@ WORKFLOWS = _gauge(
     "workflow.unfinished",
     "{workflow}",
     "Coded workflows that were suspended and have not ended: `suspended` ones wait, `going-on` "
-    "ones were woken, the code of `blocked` ones does not fit what they recorded.",
+    "ones were woken, the code of `blocked` ones does not fit what they recorded, `paused` ones "
+    "wait to be resumed.",
     "function",
     "state",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.events.batch import (
@@ -87,10 +87,15 @@ from penstock.events.worker import (
 )
 from penstock.events.workflow import (
     InboxCarried,
+    ScheduledStep,
     SignalReceived,
     StepRecorded,
+    StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.views.wording import clock, memory, seconds
 
@@ -169,6 +174,16 @@ def _burning(event: PromiseBurning) -> str:
     return f"{event.pace}: {late} of {jobs} late, promised {promise}"
 
 
+def _fixed(event: Any) -> str:
+    done = [
+        *(f"forgets {key}" for key in event.forgotten[:_STEPS_SHOWN]),
+        *(["and further steps"] if len(event.forgotten) > _STEPS_SHOWN else []),
+        *([f"goes on with version {event.version}"] if event.version else []),
+        *(["what was recorded is accepted"] if event.accepts else []),
+    ]
+    return f"{', '.join(done)}{': ' if event.reason else ''}{event.reason}"
+
+
 def _held(event: PoolHeld) -> str:
     bounds = hold_bounds(event.at_least, event.at_most)
     return f"{bounds} until {clock(event.until)}{': ' if event.reason else ''}{event.reason}"
@@ -190,11 +205,10 @@ def _moved(event: JobMoved) -> str:
     return f"from queue {event.from_queue} to {event.queue}{reason}"
 
 
-def _recorded(event: StepRecorded) -> str:
-    if event.inline is None:
-        return f"a part of {len(event.consumed)} ends and {len(event.scheduled)} steps"
-    error = event.inline.error
-    return f"{event.inline.key}: {error.message}" if error else str(event.inline.key)
+def _steps(steps: Sequence[ScheduledStep]) -> str:
+    shown = [f"waits for {step.kind} {step.key}" for step in steps[:_STEPS_SHOWN]]
+    rest = len(steps) - _STEPS_SHOWN
+    return ", ".join([*shown, f"and {rest} more"] if rest > 0 else shown)
 
 
 def _revived(event: JobRevived) -> str:
@@ -233,13 +247,17 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobRevived: _revived,
     JobMoved: _moved,
     JobCarried: lambda event: f"{event.state}; earlier events have left the log",
-    WorkflowAdvanced: lambda event: ", ".join(
-        [f"waits for {step.kind} {step.key}" for step in event.scheduled[:_STEPS_SHOWN]]
-        + [f"and {rest} more" for rest in [len(event.scheduled) - _STEPS_SHOWN] if rest > 0]
-        or ["waits as before"]
+    WorkflowAdvanced: lambda event: _steps(event.scheduled) or "waits as before",
+    StepsScheduled: lambda event: _steps(event.scheduled) or f"{len(event.consumed)} steps ended",
+    StepRecorded: lambda event: (
+        f"{event.inline.key}: {event.inline.error.message}"
+        if event.inline.error
+        else str(event.inline.key)
     ),
-    StepRecorded: _recorded,
     WorkflowBlocked: lambda event: str(event.reason),
+    WorkflowFixed: _fixed,
+    WorkflowPaused: lambda event: str(event.reason),
+    WorkflowResumed: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),
     InboxCarried: lambda event: (
         f"{len(event.signals)} signals, whose earlier events have left the log"
@@ -265,12 +283,12 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
         f"for {len(event.steps)} step{'s' if len(event.steps) != 1 else ''}"
     ),
     GraphTimedOut: lambda event: str(event.reason),
-    GraphPaused: lambda event: str(event.reason),
-    GraphResumed: lambda _: "its steps begin again",
     GraphStopping: lambda event: str(event.reason),
     GraphFailed: lambda event: str(event.reason),
     GraphCancelled: lambda event: str(event.reason),
     GraphReopened: lambda event: f"round {event.round}",
+    GraphPaused: lambda event: str(event.reason),
+    GraphResumed: lambda event: str(event.reason),
     ForecastMade: lambda event: (
         f"{len(event.mean_per_second)} steps of {seconds(event.step_seconds)} by {event.model}"
         f"{'; not used: ' if event.off else ''}{event.off}"

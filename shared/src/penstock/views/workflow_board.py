@@ -16,17 +16,20 @@ from penstock.jobs.workflows.step_view import StepView
 from penstock.jobs.workflows.workflow_view import WorkflowView
 from penstock.views.workflow_wait import reasons
 
-BLOCKED = "blocked"
+BLOCKED, PAUSED = "blocked", "paused"
 
 
 class WorkflowRow(msgspec.Struct, frozen=True, kw_only=True):
     """One workflow in a list.
 
     Attributes:
-        state: of its job; ``blocked`` where it is suspended because its code does not fit.
+        state: of its job; ``paused`` where it does not go on until it is resumed, ``blocked`` where
+            it is suspended because its code does not fit.
         waiting_since: when it last went on; None unless it is suspended.
         waits_for: the steps that it waits for, in a few words.
         advances: how often it was suspended.
+        paused_at: since when it is paused; None where it is not.
+        pause_reason: given by the person who paused it.
     """
 
     id: str
@@ -41,6 +44,8 @@ class WorkflowRow(msgspec.Struct, frozen=True, kw_only=True):
     advances: int = 0
     status: Status = {}
     blocked: str = ""
+    paused_at: datetime | None = None
+    pause_reason: str = ""
     error: str = ""
 
 
@@ -94,7 +99,7 @@ def workflow_row(view: WorkflowView) -> WorkflowRow:
     is_blocked = bool(view.blocked) and view.state is State.SUSPENDED
     return WorkflowRow(
         id=view.id,
-        state=BLOCKED if is_blocked else view.state.value,
+        state=PAUSED if view.paused_at else BLOCKED if is_blocked else view.state.value,
         function=record.function,
         version=view.version,
         queue=record.queue,
@@ -105,6 +110,8 @@ def workflow_row(view: WorkflowView) -> WorkflowRow:
         advances=view.advances,
         status=view.status,
         blocked=view.blocked if is_blocked else "",
+        paused_at=view.paused_at,
+        pause_reason=view.pause_reason,
         error=f"{record.error.kind}: {record.error.message}" if record.error else "",
     )
 

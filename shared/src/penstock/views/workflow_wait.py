@@ -21,9 +21,11 @@ def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
         view: a workflow.
         now: what "since" is measured to.
     """
+    if view.paused_at is not None:
+        yield from _paused(view, now)
     match view.state:
         case State.SUSPENDED if view.blocked:
-            yield from _blocked(view)
+            yield from _blocked(view, now)
         case State.SUSPENDED:
             yield from _suspended(view, now)
         case State.RUNNING:
@@ -35,6 +37,14 @@ def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
             yield from _ended(view)
         case _:
             yield from _queued(view, now)
+
+
+def _paused(view: WorkflowView, now: datetime) -> Iterator[str]:
+    assert view.paused_at is not None
+    age = wording.seconds(max(0.0, (now - view.paused_at).total_seconds()))
+    reason = f": {view.pause_reason}" if view.pause_reason else ""
+    yield f"It is paused since {wording.clock(view.paused_at)} ({age}){reason}."
+    yield f"'penstock workflow resume {view.id}' lets it go on; until then:"
 
 
 def _ended(view: WorkflowView) -> Iterator[str]:
@@ -51,7 +61,9 @@ def _ended(view: WorkflowView) -> Iterator[str]:
 
 def _queued(view: WorkflowView, now: datetime) -> Iterator[str]:
     record = view.job.record
-    if record.available_at > now:
+    if view.paused_at is not None:
+        yield "Its code runs next when it is resumed."
+    elif record.available_at > now:
         yield f"Its next run is due at {wording.clock(record.available_at)}."
     else:
         age = wording.seconds((now - record.available_at).total_seconds())
@@ -62,11 +74,13 @@ def _queued(view: WorkflowView, now: datetime) -> Iterator[str]:
         yield f"{view.job.handed_on}."
 
 
-def _blocked(view: WorkflowView) -> Iterator[str]:
-    yield f"It is blocked since the code that ran does not fit what it recorded: {view.blocked}"
+def _blocked(view: WorkflowView, now: datetime) -> Iterator[str]:
+    since = view.blocked_since or now
+    age = wording.seconds(max(0.0, (now - since).total_seconds()))
+    yield f"It is blocked since {wording.clock(since)} ({age}): {view.blocked}"
     yield (
-        "Nothing is lost, and no try is used. It goes on where the code fits again: deploy code "
-        "that calls what was recorded."
+        "Nothing is lost, and no try is used. It goes on where code fits what it recorded: deploy "
+        f"such code, or change what it goes on from: 'penstock workflow fix {view.id} --help'."
     )
     if view.goes_on_at:
         yield f"It is offered to a worker again at {wording.clock(view.goes_on_at)}."
@@ -82,7 +96,7 @@ def _suspended(view: WorkflowView, now: datetime) -> Iterator[str]:
     if len(waiting) > _MOST_STEPS:
         yield f"{len(waiting) - _MOST_STEPS} further steps have not ended."
     ended = {step.key for step in view.steps if step.outcome != "waiting"}
-    if any(ended.issuperset(group) for group in view.wait):
+    if view.paused_at is None and any(ended.issuperset(group) for group in view.wait):
         yield (
             "What it waits for has ended: the orchestrator lets it go on within a second. If it "
             "does not, see 'penstock health'."
@@ -114,6 +128,8 @@ def _step(workflow_id: str, step: StepView, now: datetime) -> str:
             f"Signal {step.signal} was not sent, and {step.key} {until}: "
             f"'penstock workflow signal {workflow_id} {step.signal} VALUE' sends it."
         )
+    if step.kind == "batch":
+        return f"Step {step.key} is a batch: see 'penstock batch show {step.batch_id}'."
     if not step.job_state:
         return f"Step {step.key} has no job yet; the orchestrator dispatches what a crash left out."
     attempt = f", attempt {step.attempts}" if step.attempts else ""

@@ -43,7 +43,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         pauses: stops and resumes queues.
         makes_streams: creates and updates the streams.
         carries: stores events that take the place of a job's earlier ones.
-        retries: requeues and moves jobs, and reopens batches and graphs that have ended.
+        retries: requeues and moves jobs, fixes blocked workflows, and reopens batches and graphs
+            that have ended.
         surveys: reads the state of all streams and of the account.
         queues: queues that it claims jobs from.
         connections: how many all holders of a key have together at most; None for any number.
@@ -89,11 +90,12 @@ CARRIED = tuple(f"events.{noun}.*.{noun.capitalize()}Carried" for noun in ("job"
 RETRIED = (
     "events.job.*.JobMoved",
     "events.job.*.JobRevived",
+    "events.job.*.WorkflowFixed",
     "events.batch.*.BatchReopened",
     "events.graph.*.GraphReopened",
 )
-"""Events that requeue or move a job, or reopen a batch or graph. Refused before the first step, so
-that a command that may not remove the dead letters, which is the second, does not begin."""
+"""Events that requeue, move or fix a job, or reopen a batch or graph. Refused before the first
+step, so that a command that may not remove the dead letters, the second, does not begin."""
 
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 

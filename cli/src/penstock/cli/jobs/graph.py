@@ -224,40 +224,6 @@ def cancel(session: Session, id: str, reason: str) -> None:
         write_line(f"graph {id} is being cancelled; see 'penstock graph show {id}'")
 
 
-@graph.command(example="penstock graph pause nightly --reason 'the lake is full'")
-@click.argument("id", type=GRAPH_ID)
-@click.option(
-    "--reason",
-    default="paused by an operator",
-    show_default=True,
-    help="Recorded with the event.",
-)
-@click.pass_obj
-def pause(session: Session, id: str, reason: str) -> None:
-    """Let no further step begin until it is resumed; those that run end."""
-    record = session.with_client(lambda client: client.graphs.pause(id, reason))
-    if session.as_json:
-        write_json(row(record))
-    if record.state is not GraphState.PAUSED:
-        raise Failed(f"graph {id} is not paused: it is {record.state}")
-    if not session.as_json:
-        write_line(f"graph {id} is paused; 'penstock graph resume {id}' lets it go on")
-
-
-@graph.command(example="penstock graph resume nightly")
-@click.argument("id", type=GRAPH_ID)
-@click.pass_obj
-def resume(session: Session, id: str) -> None:
-    """Let a paused graph go on."""
-    record = session.with_client(lambda client: client.graphs.resume(id))
-    if session.as_json:
-        write_json(row(record))
-    if record.state is not GraphState.RUNNING:
-        raise Failed(f"graph {id} does not go on: it is {record.state}")
-    if not session.as_json:
-        write_line(f"graph {id} goes on")
-
-
 @graph.command(example="penstock graph signal nightly approved true --id mail-1")
 @click.argument("id", type=GRAPH_ID)
 @click.argument("name")

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
-from penstock.cli.errors import Failed
+from penstock.cli.errors import Failed, Refused
+from penstock.cli.jobs.recover_workflows import recover_workflows
 from penstock.cli.output import Column, note, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
@@ -42,7 +43,8 @@ COLUMNS = (
 
 @click.command(
     cls=Command,
-    example="penstock recover --dry-run\npenstock recover --queue reports --strategy restart",
+    example="penstock recover --dry-run\npenstock recover --queue reports --strategy restart\n"
+    "penstock recover --workflows --dry-run",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be recovered.")
 @click.option(
@@ -60,7 +62,11 @@ COLUMNS = (
 @click.option(
     "--silent-for",
     type=SECONDS,
-    help="Only jobs silent for so long, such as 10m; whatever their score without --threshold.",
+    help="Only jobs silent for so long, such as 10m; whatever their score without --threshold. "
+    "With --workflows: stuck for so long, else 30s.",
+)
+@click.option(
+    "--workflows", is_flag=True, help="Workflows and graphs that should go on and do not, instead."
 )
 @click.pass_obj
 def recover(
@@ -72,8 +78,15 @@ def recover(
     queue: str | None,
     threshold: float | None,
     silent_for: float | None,
+    workflows: bool,
 ) -> None:
     """Show and recover stuck jobs: 0.4 heartbeat + 0.3 run time + 0.15 memory + 0.15 process."""
+
+    if workflows:
+        if job_id or queue or threshold is not None:
+            raise Refused("--job, --queue and --threshold choose jobs; leave out --workflows")
+        recover_workflows(session, dry_run=dry_run, silent_seconds=silent_for)
+        return
 
     async def request(bus: Bus, settings: Settings) -> tuple[list[Suspect], set[str]]:
         usual = settings.stuck.threshold if silent_for is None else 0.0

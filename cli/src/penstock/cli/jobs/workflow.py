@@ -1,4 +1,4 @@
-"""`penstock workflow`: run, list, show and cancel workflows, send them signals, define them."""
+"""`penstock workflow`: run, list, show, pause and cancel workflows, signal and define them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
-from penstock.cli.jobs import definition
+from penstock.cli.jobs import definition, workflow_pause
 from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
 from penstock.cli.jobs.workflow_text import COLUMNS, description
 from penstock.cli.output import note, write_json, write_line, write_rows
@@ -22,14 +22,14 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import UnknownJob
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.workflow_view import WorkflowView
-from penstock.views.workflow_board import BLOCKED, workflow_detail, workflow_row
+from penstock.views.workflow_board import BLOCKED, PAUSED, workflow_detail, workflow_row
 
 WORKFLOW_ID = JOB_ID
 
 
 @click.group(cls=Group, example="penstock workflow ls --waiting-longer 1d")
 def workflow() -> None:
-    """Run, list, show and cancel coded workflows, send them signals; define declared ones."""
+    """Run, list, show, pause and cancel workflows, send them signals; define declared ones."""
 
 
 @workflow.command(example="penstock workflow run shop.fulfil --arg order=7 --timeout 10m")
@@ -113,7 +113,7 @@ def wait(session: Session, id: str, timeout: float | None) -> None:
 @workflow.command(name="ls", example="penstock workflow ls --waiting-longer 1d")
 @click.option(
     "--state",
-    type=click.Choice([*(state.value for state in State), BLOCKED]),
+    type=click.Choice([*(state.value for state in State), BLOCKED, PAUSED]),
     help="Only workflows in this state.",
 )
 @click.option("--function", default="", help="Only workflows of this function.")
@@ -134,8 +134,9 @@ def list_workflows(
     """List the workflows that changed last, or those that have waited longest."""
     listed = session.with_client(
         lambda client: client.workflows.list(
-            state=State(state) if state and state != BLOCKED else None,
+            state=State(state) if state and state not in (BLOCKED, PAUSED) else None,
             blocked=state == BLOCKED,
+            paused=state == PAUSED,
             function=function,
             waiting_longer=None if waiting_longer is None else timedelta(seconds=waiting_longer),
             limit=limit,
@@ -213,7 +214,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
         write_line(f"workflow {view.id} is cancelled; its steps are cancelled next")
 
 
-for _command in definition.COMMANDS:
+for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS):
     workflow.add_command(_command)
 
 

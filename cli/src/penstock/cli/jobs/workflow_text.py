@@ -20,6 +20,10 @@ def status(row: WorkflowRow) -> str:
     return " ".join(f"{name}={value}" for name, value in shown.items())
 
 
+def _note(row: WorkflowRow) -> str:
+    return row.pause_reason or row.blocked or wording.error(row.error)
+
+
 COLUMNS = (
     Column("id", lambda row: row.id),
     Column("state", lambda row: row.state, rank=1),
@@ -29,7 +33,7 @@ COLUMNS = (
     Column("advances", lambda row: str(row.advances), number=True, rank=3),
     Column("dispatched", lambda row: wording.clock(row.dispatched_at), rank=2),
     Column("status", status, rank=2, sentence=True),
-    Column("note", lambda row: row.blocked or wording.error(row.error), rank=2, sentence=True),
+    Column("note", _note, rank=2, sentence=True),
 )
 
 
@@ -45,6 +49,7 @@ def description(detail: WorkflowDetail) -> list[str]:
         f"arguments  {msgspec.json.encode(detail.arguments).decode()}",
         f"dispatched {wording.clock(row.dispatched_at)}",
         *_optional("ended", wording.clock(row.finished_at) if row.finished_at else ""),
+        *_optional("paused", wording.clock(row.paused_at) if row.paused_at else ""),
         *_optional("status", status(row)),
         *_optional("trace", detail.trace_id),
         *_optional("error", wording.error(row.error)),

@@ -130,7 +130,7 @@ def assemble(bus: Bus, assignment: Assignment, spark: SparkLease | None = None) 
     output = JobOutput(assignment.worker, stored_lines(bus, settings, assignment.host, claims.ring))
     recent = RecentWorkflows()
     reader = WorkflowReader(bus, claims.joblog, recent)
-    advances = Advances(bus, claims.joblog, services.client.dispatcher, services.loop, reader)
+    advances = Advances(bus, claims.joblog, services.client, services.loop, reader)
     functions = Functions(partial(RunContext, services), pool_gates, output, advances)
     runner: JobRunner
     if slots == 1:

@@ -19,6 +19,7 @@ from penstock.events.envelope import new_id
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids
+from penstock.jobs.batches.allowed_failures import parse_allowed_failures
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState, fold
 from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.batches.member_ends import MemberEnd, ended_members
@@ -94,7 +95,7 @@ class Batches:
             BusError: not every job was stored; the batch stays open.
             JobRefused: a call was refused, or the batch failed meanwhile; the rest is cancelled.
         """
-        is_named, batch_id = bool(batch_id), batch_id or new_id()
+        is_named, batch_id = bool(batch_id), _own_id(batch_id)
         await self._dispatcher.sender.check_headroom()
         callbacks = then, catch, finally_
         with workflow_spans.dispatching("batch", batch_id, title):
@@ -102,6 +103,24 @@ class Batches:
             await self._begin(batch_id, title, allowed_failures, callbacks, open_seconds, total)
             await self._fill(batch_id, calls, queue, is_named)
         return batch_id
+
+    async def begin_step(
+        self, batch_id: str, *, title: str, allowed_failures: int | str, total: int | None
+    ) -> bool:
+        """Begins a batch that is a step of a workflow, or finds it.
+
+        Args: as of :meth:`create`.
+
+        Returns:
+            Whether it is open: jobs are to be added, those too that were added before.
+        """
+        no_callbacks = None, None, None
+        await self._dispatcher.sender.check_headroom()
+        try:
+            await self._begin(batch_id, title, allowed_failures, no_callbacks, 3600.0, total)
+        except AlreadyDispatched:
+            return False
+        return True
 
     async def _fill(self, batch_id: str, calls: Iterable[Call], queue: str, is_named: bool) -> None:
         """Adds the jobs of a new batch and closes it, or gives it up."""
@@ -144,7 +163,7 @@ class Batches:
                 async for table in tables:
                     await batch.add([rebuild(table=table)])
         """
-        batch_id, callbacks = batch_id or new_id(), (then, catch, finally_)
+        batch_id, callbacks = _own_id(batch_id), (then, catch, finally_)
         with workflow_spans.dispatching("batch", batch_id, title):
             await self._begin(batch_id, title, allowed_failures, callbacks, open_seconds)
         try:
@@ -162,8 +181,7 @@ class Batches:
         callbacks: tuple[Call | Awaiting | None, Call | Awaiting | None, Call | Awaiting | None],
         open_seconds: float,
         total: int | None = None,
-    ) -> str:
-        batch_id = derived_ids.check_owner_id("batch", batch_id) if batch_id else new_id()
+    ) -> None:
         number, percent = parse_allowed_failures(allowed_failures)
         if not 0 < open_seconds <= 1e9:
             raise ValueError(f"open_seconds is more than 0, found {open_seconds:g}")
@@ -181,7 +199,6 @@ class Batches:
         is_new = await self._append_if(event, 0)
         if not is_new and (await self.show(batch_id)).state is not BatchState.OPEN:
             raise AlreadyDispatched(f"a batch of id {batch_id!r} was created before and is closed")
-        return batch_id
 
     # --- adding -----------------------------------------------------------------------------------
     async def add(
@@ -255,7 +272,7 @@ class Batches:
     # --- reading ----------------------------------------------------------------------------------
     async def show(self, batch_id: str) -> BatchRecord:
         """The batch now; until it ends its counts are up to a second old. Raises NotFound."""
-        derived_ids.check_owner_id("batch", batch_id)
+        derived_ids.check_batch_id(batch_id)
         stream, subject = self._subjects.events_stream, self._subjects.events("batch", batch_id)
         record = fold(await event_log.read_subject(self._bus, stream, subject, BATCH_EVENTS))
         if record is None:
@@ -264,7 +281,7 @@ class Batches:
 
     async def wait(self, batch_id: str, timeout_seconds: float | None = None) -> BatchRecord:
         """Waits until the batch has ended. Raises TimeoutError, NotFound."""
-        derived_ids.check_owner_id("batch", batch_id)
+        derived_ids.check_batch_id(batch_id)
         return await event_log.wait_until(
             self._bus,
             self._subjects.events("batch", batch_id),
@@ -377,19 +394,5 @@ class OpenBatch:
         return ids
 
 
-def parse_allowed_failures(failures: int | str) -> tuple[int, float | None]:
-    """A number of failures, or a share as ``"5%"``: number and percentage.
-
-    Raises:
-        ValueError: names the value and what is allowed.
-    """
-    with suppress(ValueError):
-        if isinstance(failures, str) and failures.endswith("%"):
-            percent = float(failures[:-1])
-            if 0 <= percent <= 100:
-                return 0, percent
-        elif int(failures) >= 0:
-            return int(failures), None
-    raise ValueError(
-        f"allowed failures are a number from 0 on, or a share such as '5%', found {failures!r}"
-    )
+def _own_id(batch_id: str) -> str:
+    return derived_ids.check_owner_id("batch", batch_id) if batch_id else new_id()

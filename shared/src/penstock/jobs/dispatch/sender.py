@@ -143,7 +143,11 @@ class Sender:
         if event.due_at is None:
             headers = queue_messages.headers(event.job_id, sequence, 1, trace)
             if event.kind:
-                headers = {**headers, **queue_messages.recorded_header(0, 0)}
+                headers = {
+                    **headers,
+                    **queue_messages.recorded_header(0, 0),
+                    **queue_messages.version_header(event.version),
+                }
             return Outgoing(self._subjects.queue(event.queue), event.payload, headers)
         record = lifecycle.evolve(None, event, sequence)
         return queue_messages.scheduled(self._subjects, record, trace)

@@ -38,7 +38,9 @@ AVAILABLE = "Penstock-Available"
 
 RECORDED = "Penstock-Recorded"
 """How many advances and inline steps a workflow had recorded when its message was made."""
-_MOST_RECORDED = 100_000
+_MOST_RECORDED, _MOST_DIGITS = 100_000, 10
+VERSION = "Penstock-Version"
+"""The version of the code that a workflow is to go on with; none where the newest begins it."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,10 +81,22 @@ def headers_of(record: JobRecord, trace: Mapping[str, str]) -> Headers:
     fields = headers(record.id, record.sequence, record.next_attempt, trace)
     if beside := worker_loss.most_beside(record):
         fields = {**fields, BESIDE: str(beside)}
-    if record.workflow is not None:
-        workflow = record.workflow
+    fields = {**fields, **version_header(record.code_version)}
+    workflow = record.workflow
+    if workflow is not None and not workflow.fixes:
         fields = {**fields, **recorded_header(workflow.advances, workflow.inline_steps)}
     return fields
+
+
+def version_header(version: int) -> dict[str, str]:
+    """The header that names the version of a workflow's code; none where that is not known."""
+    return {VERSION: str(version)} if version else {}
+
+
+def version(fields: Mapping[str, str]) -> int:
+    """The version of a workflow's code that a message names; 0 where it names none."""
+    text = fields.get(VERSION, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
 def recorded_header(advances: int, inline_steps: int) -> dict[str, str]:
@@ -215,6 +229,8 @@ def follow_up(
     subjects: Subjects, record: JobRecord, now: datetime, trace: Mapping[str, str]
 ) -> Outgoing | None:
     """What must exist outside the event log for a job in this state; None for nothing."""
+    if record.is_paused:
+        return None  # the client that resumes it stores one
     if record.state is State.SUSPENDED and record.wakes_at is None:
         return None  # the orchestrator stores it once what the workflow waits for has ended
     later = (State.SCHEDULED, State.RETRYING, State.SUSPENDED)

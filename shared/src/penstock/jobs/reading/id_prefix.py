@@ -15,6 +15,7 @@ from penstock.bus import lookback
 from penstock.bus.protocol import Bus, BusRefused
 from penstock.bus.since import first_since
 from penstock.events.subjects import Subjects, check_name
+from penstock.jobs import derived_ids
 from penstock.jobs.errors import AmbiguousId, NotFound
 
 SHORTEST = 4
@@ -50,6 +51,7 @@ async def find_id(bus: Bus, subjects: Subjects, text: str) -> str:
         matching.add(text)
     elif len(text) >= SHORTEST:
         matching = await _longer(bus, subjects, text)
+        matching = {job_id for job_id in matching if _owner(job_id) not in matching}
     if len(matching) == 1:
         return matching.pop()
     if matching:
@@ -58,6 +60,12 @@ async def find_id(bus: Bus, subjects: Subjects, text: str) -> str:
         f"no job has the id {text!r}, or one that begins so (give at least {SHORTEST} characters; "
         "the events of old jobs have left the log)"
     )
+
+
+def _owner(job_id: str) -> str:
+    """Id of the workflow or graph that a job is a step of; empty for other jobs."""
+    step = derived_ids.step(job_id)
+    return step[0] if step else ""
 
 
 async def _is_an_id(bus: Bus, subjects: Subjects, text: str) -> bool:

@@ -22,17 +22,18 @@ from penstock.events.graph import (
     GraphStopping,
     OnFailure,
 )
-from penstock.events.subjects import Subjects
+from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import derived_ids, job_view
 from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
-from penstock.jobs.errors import JobRefused, NotFound
+from penstock.jobs.errors import AmbiguousId, JobRefused, NotFound
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
+from penstock.jobs.reading.id_prefix import LONGEST_LIST, SHORTEST
 from penstock.jobs.workflows import graph_signals
 from penstock.jobs.workflows.declared.definition import Definition
 from penstock.jobs.workflows.declared.validation import checked
@@ -40,6 +41,8 @@ from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
 from penstock.jobs.workflows.starting import Starter
 from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared, seconds
+
+_MAX_REASON_LENGTH = 1_000
 
 
 class Graphs:
@@ -190,6 +193,32 @@ class Graphs:
             raise NotFound(f"no graph of id {graph_id!r}; its events may have aged out")
         return record
 
+    async def ids(self) -> list[str]:
+        """Of all graphs that the event log holds, sorted. Raises BusError."""
+        stream, subjects = self._subjects.events_stream, self._subjects
+        counts = await self._bus.count(stream, subjects.events("graph"))
+        return sorted({subject.split(".")[-2] for subject in counts})
+
+    async def find_id(self, text: str) -> str:
+        """The id of the one graph whose id is ``text`` or begins with it.
+
+        Raises:
+            NotFound, AmbiguousId, BusError
+        """
+        check_name("graph", text)
+        stream, subjects = self._subjects.events_stream, self._subjects
+        if await self._bus.last(stream, subjects.events("graph", text)):
+            return text
+        matching = [graph_id for graph_id in await self.ids() if graph_id.startswith(text)]
+        if len(text) < SHORTEST or not matching:
+            raise NotFound(
+                f"no graph has the id {text!r}, or one that begins so (give at least {SHORTEST} "
+                "characters; the events of old graphs have left the log)"
+            )
+        if len(matching) > 1:
+            raise AmbiguousId(text, matching, LONGEST_LIST, noun="graph")
+        return matching[0]
+
     async def step(self, graph_id: str, name: str) -> JobView:
         """The job of one step. Raises NotFound, also while its turn has not come."""
         record = await self.show(graph_id)
@@ -219,31 +248,9 @@ class Graphs:
             JobRefused: the graph changed too quickly.
         """
         event = GraphStopping(reason=reason, **self._about(graph_id))
-        unended = (GraphState.RUNNING, GraphState.PAUSED)
-        return await self._change(graph_id, event, lambda record: record.state in unended)
-
-    async def pause(self, graph_id: str, reason: str = "paused by a client") -> GraphRecord:
-        """Lets no further step begin until it is resumed; those that run end.
-
-        Signals are taken, and the time of waits goes on; what follows from them waits. The time
-        that the graph may take does not go on.
-
-        Returns:
-            The graph as it is then: one that has ended, or is being cancelled, is not paused.
-
-        Raises:
-            NotFound, BusError
-            JobRefused: the graph changed too quickly.
-        """
-        event = GraphPaused(reason=reason, **self._about(graph_id))
         return await self._change(
             graph_id, event, lambda record: record.state is GraphState.RUNNING
         )
-
-    async def resume(self, graph_id: str) -> GraphRecord:
-        """Lets a paused graph go on; one that is not paused stays as it is. Raises as `pause`."""
-        event = GraphResumed(**self._about(graph_id))
-        return await self._change(graph_id, event, lambda record: record.state is GraphState.PAUSED)
 
     async def signal(
         self, graph_id: str, name: str, value: Any = None, *, signal_id: str = ""
@@ -288,6 +295,51 @@ class Graphs:
             "source": self._dispatcher.source,
             "at": broker_time(self._bus),
         }
+
+    async def pause(self, graph_id: str, reason: str = "") -> GraphRecord:
+        """Pauses a graph: no further step is dispatched, and it does not end, until it is resumed.
+
+        Steps that were dispatched go on to their end, delayed ones too.
+
+        Args:
+            graph_id: of a graph that runs; one that is paused already stays as it is.
+            reason: for people.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: it has ended, or is being cancelled; or it changed too quickly.
+        """
+        event = GraphPaused(reason=reason[:_MAX_REASON_LENGTH], **self._about(graph_id))
+        return await self._change_running(event, "paused", is_needed=lambda it: not it.is_paused)
+
+    async def resume(
+        self, graph_id: str, reason: str = "", *, even_if_not_paused: bool = False
+    ) -> GraphRecord:
+        """Lets a paused graph go on; one that is not paused stays as it is.
+
+        Args:
+            graph_id: of a graph that runs.
+            reason: for people.
+            even_if_not_paused: has the orchestrator look at one that is stuck again.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: it has ended, or is being cancelled; or it changed too quickly.
+        """
+        event = GraphResumed(reason=reason[:_MAX_REASON_LENGTH], **self._about(graph_id))
+        return await self._change_running(
+            event, "resumed", is_needed=lambda it: even_if_not_paused or it.is_paused
+        )
+
+    async def _change_running(
+        self, event: GraphEvent, done: str, is_needed: Callable[[GraphRecord], bool]
+    ) -> GraphRecord:
+        def applies(record: GraphRecord) -> bool:
+            if record.state is not GraphState.RUNNING:
+                raise JobRefused(f"graph {record.id} cannot be {done}: it is {record.state}")
+            return is_needed(record)
+
+        return await self._change(event.graph_id, event, applies)
 
     async def retry_failed(self, graph_id: str) -> GraphRecord:
         """Resumes a graph that failed or was cancelled where it ended.

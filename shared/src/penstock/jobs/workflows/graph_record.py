@@ -42,7 +42,6 @@ from penstock.jobs.workflows.declared.progress import Plan
 
 class GraphState(StrEnum):
     RUNNING = "running"
-    PAUSED = "paused"
     STOPPING = "stopping"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -50,23 +49,23 @@ class GraphState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self not in (GraphState.RUNNING, GraphState.PAUSED, GraphState.STOPPING)
+        return self not in (GraphState.RUNNING, GraphState.STOPPING)
 
 
-_R, _P, _S = GraphState.RUNNING, GraphState.PAUSED, GraphState.STOPPING
+_R, _S = GraphState.RUNNING, GraphState.STOPPING
 _F, _C = GraphState.FAILED, GraphState.CANCELLED
 TRANSITIONS: tuple[Edge[GraphState, GraphEvent], ...] = (
     Edge((None,), GraphStarted, GraphState.RUNNING, "accepted"),
     Edge((_R,), GraphWaiting, None, "the turn of steps has come that wait"),
-    Edge((_R, _P, _S), GraphSignalled, None, "someone sent a value"),
+    Edge((_R, _S), GraphSignalled, None, "someone sent a value"),
     Edge((_R,), GraphElapsed, None, "the time of steps that wait has come"),
-    Edge((_R,), GraphPaused, GraphState.PAUSED, "a client paused it"),
-    Edge((_P,), GraphResumed, GraphState.RUNNING, "a client resumed it"),
     Edge((_R,), GraphTimedOut, GraphState.STOPPING, "it took longer than it may"),
-    Edge((_R, _P), GraphStopping, GraphState.STOPPING, "a client cancelled it"),
+    Edge((_R,), GraphStopping, GraphState.STOPPING, "a client cancelled it"),
     Edge((_R,), GraphCompleted, GraphState.COMPLETED, "its last step has completed"),
     Edge((_R, _S), GraphFailed, GraphState.FAILED, "a step failed or its time was up; none runs"),
     Edge((_S,), GraphCancelled, GraphState.CANCELLED, "no step runs any more"),
+    Edge((_R,), GraphPaused, None, "a client paused it: no further step begins"),
+    Edge((_R,), GraphResumed, None, "a client resumed it"),
     Edge((_F, _C), GraphReopened, GraphState.RUNNING, "a client resumed it where it ended"),
 )
 
@@ -89,7 +88,8 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
         timeout_seconds: how long it may take; 0 for no bound.
         deadline: when it will have taken that long.
         timed_out: it has.
-        paused_at: since when it is paused.
+        paused_at: since when it is paused; None where it is not.
+        pause_reason: given by the person who paused it.
     """
 
     id: str
@@ -118,9 +118,15 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     deadline: datetime | None = None
     timed_out: bool = False
     paused_at: datetime | None = None
+    pause_reason: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether no further step is to begin; one that is being cancelled is not paused."""
+        return self.paused_at is not None and self.state is GraphState.RUNNING
 
 
 _CARRIED = shared_fields(GraphRecord, GraphCarried)
@@ -201,23 +207,22 @@ def plan_of(record: GraphRecord) -> Plan:
     return Plan(record.steps, record.on_failure, context)
 
 
+_NOT_PAUSED: dict[str, Any] = {"paused_at": None, "pause_reason": ""}
+
+
 def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str, Any]:
     match event:
         case GraphWaiting():
             return {"waits": {**event.until, **record.waits}}
         case GraphSignalled():
-            signal = Signal(value=event.value, signal_id=event.signal_id)
+            signal = Signal(value=event.value, signal_id=event.signal_id, at=event.at)
             return {"signals": graph_waits.with_signal(record, event.signal, signal)}
         case GraphElapsed():
             return {"elapsed": tuple(sorted({*record.elapsed, *event.steps}))}
-        case GraphPaused():
-            return {"reason": event.reason, "paused_at": event.at}
-        case GraphResumed():
-            return {"reason": "", "paused_at": None, "deadline": _prolonged(record, event.at)}
         case GraphTimedOut():
             return {"reason": event.reason, "timed_out": True}
         case GraphStopping():
-            return {"reason": event.reason, "paused_at": None}
+            return {"reason": event.reason}
         case GraphCompleted():
             return {"ended_at": event.at}
         case GraphCancelled():
@@ -237,9 +242,14 @@ def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str,
                 "reason": "",
                 "failed_step": "",
                 "failed_job": "",
-                **graph_waits.begun_anew(record),
                 "deadline": _deadline(event.at, record.timeout_seconds),
+                **graph_waits.begun_anew(record),
+                **_NOT_PAUSED,
             }
+        case GraphPaused():
+            return {"paused_at": event.at, "pause_reason": event.reason}
+        case GraphResumed():
+            return {"deadline": _prolonged(record, event.at), **_NOT_PAUSED}
     return {}
 
 

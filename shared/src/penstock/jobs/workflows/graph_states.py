@@ -12,7 +12,7 @@ from penstock.jobs.job_view import missing_result
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
 from penstock.jobs.workflows import graph_waits
-from penstock.jobs.workflows.declared.progress import Unreadable
+from penstock.jobs.workflows.declared.progress import Progress, Unreadable
 from penstock.jobs.workflows.declared.step_state import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, plan_of
 
@@ -24,7 +24,12 @@ _SLOTS = {
 
 
 def step_states(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> tuple[StepState, ...]:
-    """The state of each step, by position, as the orchestrator comes to it.
+    """The state of each step, by position; see :func:`progress`."""
+    return progress(graph, jobs).states
+
+
+def progress(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> Progress:
+    """How far a graph is, as the orchestrator comes to it.
 
     Args:
         graph: as it is now.
@@ -36,7 +41,7 @@ def step_states(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> tuple[Step
     is_cancelled = graph.timed_out or graph.state in (GraphState.STOPPING, GraphState.CANCELLED)
     slots = {at: _SLOTS.get(record.state, Slot.PENDING) for at, record in jobs.items()}
     slots |= graph_waits.slots(graph)
-    return plan_of(graph).progress(slots, results(graph, jobs), is_cancelled=is_cancelled).states
+    return plan_of(graph).progress(slots, results(graph, jobs), is_cancelled=is_cancelled)
 
 
 def results(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> dict[int, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,19 +13,27 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus, Outgoing, broker_time
 from penstock.events.envelope import encode
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import MAX_SIGNAL_BYTES, SignalReceived
+from penstock.events.workflow import (
+    MAX_SIGNAL_BYTES,
+    SignalReceived,
+    WorkflowPaused,
+    WorkflowResumed,
+)
 from penstock.jobs.errors import JobRefused
+from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import State
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
+from penstock.jobs.workflows.fixing import Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
 from penstock.jobs.workflows.step_view import StepView
 from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
 
 _AT_ONCE = 100
+_MAX_REASON_LENGTH = 1_000
 
 Look = Callable[[str], Awaitable[JobView]]
 Cancel = Callable[[str, str], Awaitable[JobView]]
@@ -76,6 +84,7 @@ class Workflows:
         *,
         state: State | None = None,
         blocked: bool = False,
+        paused: bool = False,
         function: str = "",
         waiting_longer: timedelta | None = None,
         limit: int = DEFAULT_LIMIT,
@@ -85,6 +94,7 @@ class Workflows:
         Args:
             state: as they are now.
             blocked: only those whose code does not fit what they recorded.
+            paused: only those that are paused, the latest first, however long ago that was.
             function: registered name.
             waiting_longer: only suspended ones that last went on so long ago, those first that
                 wait longest; found however far back that was. Else those that changed last come
@@ -99,8 +109,14 @@ class Workflows:
         """
         since = None if waiting_longer is None else broker_time(self._bus) - waiting_longer
         wanted = WorkflowQuery(
-            state=state, function=function, is_blocked=blocked, waiting_since=since
+            state=state,
+            function=function,
+            is_blocked=blocked,
+            is_paused=paused,
+            waiting_since=since,
         )
+        if paused:
+            return await listing.paused(self._bus, self._subjects, wanted, self._look, limit)
         if since is None:
             return await listing.newest(self._bus, self._subjects, wanted, limit)
         return await listing.longest_waiting(self._bus, self._subjects, wanted, self._look, limit)
@@ -144,6 +160,128 @@ class Workflows:
             signal_id=signal_id,
         )
         await self._bus.append(Outgoing(self._subjects.event(event), encode(event)))
+
+    async def fix(
+        self,
+        workflow_id: str,
+        *,
+        forget: Sequence[str] = (),
+        version: int = 0,
+        accept: bool = False,
+        reason: str = "",
+    ) -> WorkflowView:
+        """Changes what a blocked workflow goes on from; it is offered to a worker at once.
+
+        Give one of the three. It is recorded as an event of the workflow, and of two that change it
+        at the same time the second sees what the first did.
+
+        Args:
+            workflow_id: of a blocked workflow.
+            forget: keys of steps whose record counts no more: the code calls them anew, or not at
+                all. What was recorded after them stays: where it does not fit any more the workflow
+                is blocked again, and names the next. Jobs that still run for them are cancelled.
+            version: of the code that is to run it from now on.
+            accept: what was recorded counts although the code calls another function under the same
+                key, or with other arguments; calls that were not recorded begin anew.
+            reason: for people.
+
+        Returns:
+            The workflow as it is then.
+
+        Raises:
+            NotFound: there is no such workflow.
+            JobRefused: it is not blocked, has recorded no such step, or not one change is given.
+            BusError: whether it was stored is unknown.
+        """
+        wanted = Fix(forget=tuple(forget), version=version, accept=accept, reason=reason)
+        await fix(self._log, self._look, self._cancel, workflow_id, wanted)
+        return await self.get(workflow_id)
+
+    async def pause(self, workflow_id: str, reason: str = "") -> WorkflowView:
+        """Pauses a workflow that has not ended: no advance is started until it is resumed.
+
+        An advance that runs, and steps that were dispatched, go on to their end; what they lead to,
+        timers and signals are taken note of when it is resumed.
+
+        Args:
+            workflow_id: of a workflow; one that is paused already stays as it is.
+            reason: for people.
+
+        Returns:
+            The workflow as it is then.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: it has ended, and how; it is another kind of job; or it changes too quickly.
+        """
+
+        def paused(record: JobRecord) -> WorkflowPaused | None:
+            if record.is_paused:
+                return None
+            return WorkflowPaused(
+                job_id=workflow_id,
+                correlation_id=workflow_id,
+                source=self._log.source,
+                reason=reason[:_MAX_REASON_LENGTH],
+                function=record.function,
+            )
+
+        return await self._change(workflow_id, "paused", paused)
+
+    async def resume(
+        self, workflow_id: str, reason: str = "", *, even_if_not_paused: bool = False
+    ) -> WorkflowView:
+        """Lets a paused workflow go on: at once, if what it waits for came meanwhile.
+
+        Args:
+            workflow_id: of a workflow; one that is not paused stays as it is.
+            reason: for people.
+            even_if_not_paused: has the orchestrator read one that is stuck again, and make up for
+                what it lacks.
+
+        Returns:
+            The workflow as it is then.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: it has ended, and how; it is another kind of job; or it changes too quickly.
+        """
+
+        def resumed(record: JobRecord) -> WorkflowResumed | None:
+            if not record.is_paused and not even_if_not_paused:
+                return None
+            is_ahead = record.available_at > broker_time(self._bus)
+            return WorkflowResumed(
+                job_id=workflow_id,
+                correlation_id=workflow_id,
+                source=self._log.source,
+                queue=record.queue,
+                due_at=record.available_at if is_ahead else None,
+                function=record.function,
+                reason=reason[:_MAX_REASON_LENGTH],
+            )
+
+        return await self._change(workflow_id, "resumed", resumed)
+
+    async def _change(
+        self,
+        workflow_id: str,
+        done: str,
+        event_for: Callable[[JobRecord], WorkflowPaused | WorkflowResumed | None],
+    ) -> WorkflowView:
+        async def change(view: WorkflowView) -> WorkflowView | None:
+            if view.state.ended:
+                raise JobRefused(f"workflow {workflow_id} cannot be {done}: it is {view.state}")
+            if (event := event_for(view.job.record)) is None:
+                return view
+            record = await self._log.append_if(view.job.record, event)
+            if record is None:
+                return None
+            await self._log.follow_up(record, await self._log.dispatch_trace(workflow_id))
+            return await self.get(workflow_id)
+
+        what = f"workflow {workflow_id}"
+        return await compare_and_set(lambda: self.get(workflow_id), change, what)
 
     async def cancel(self, workflow_id: str, reason: str = "cancelled by a client") -> WorkflowView:
         """Cancels a workflow that has not ended; the orchestrator cancels its steps.

@@ -17,7 +17,12 @@ from penstock.bus import bounded, lookback
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.events.workflow import (
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowPaused,
+    WorkflowResumed,
+)
 from penstock.jobs.errors import JobsError
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_filter import JobFilter
@@ -30,6 +35,7 @@ MOST_LOOKED_AT = 20_000
 """Workflows that may still wait: of each the last event is looked at."""
 _AT_ONCE = 200
 _SUSPENDING = (WorkflowAdvanced.__name__, WorkflowBlocked.__name__, JobCarried.__name__)
+_PAUSED, _RESUMED = WorkflowPaused.__name__, WorkflowResumed.__name__
 
 Look = Callable[[str], Awaitable[JobView]]
 
@@ -41,12 +47,14 @@ class WorkflowQuery(msgspec.Struct, frozen=True, kw_only=True):
         state: as they are now.
         function: registered name.
         is_blocked: their code does not fit what they recorded.
+        is_paused: they do not go on until they are resumed.
         waiting_since: suspended ones that last went on before this time.
     """
 
     state: State | None = None
     function: str = ""
     is_blocked: bool = False
+    is_paused: bool = False
     waiting_since: datetime | None = None
 
     def fits(self, view: WorkflowView) -> bool:
@@ -55,6 +63,7 @@ class WorkflowQuery(msgspec.Struct, frozen=True, kw_only=True):
             self.state in {None, view.state}
             and self.function in {"", view.job.function}
             and (not self.is_blocked or bool(view.blocked and view.state is State.SUSPENDED))
+            and (not self.is_paused or view.paused_at is not None)
             and (since is None or (view.waiting_since is not None and view.waiting_since < since))
         )
 
@@ -109,12 +118,9 @@ async def longest_waiting(
 
     async def read(workflow_id: str) -> WorkflowView | None:
         last = await bus.last(subjects.events_stream, subjects.job(workflow_id))
-        if last is None or last.subject.rpartition(".")[2] not in _SUSPENDING:
-            return None
-        try:
-            return workflow_view(await look(workflow_id))
-        except JobsError:
-            return None
+        name = last.subject.rpartition(".")[2] if last else ""
+        may_wait = name in (*_SUSPENDING, _PAUSED, _RESUMED)
+        return await _view(look, workflow_id) if may_wait else None
 
     for some in _batches(waiting[:MOST_LOOKED_AT], _AT_ONCE):
         views = await bounded.gather(read, some, _AT_ONCE)
@@ -126,6 +132,52 @@ async def longest_waiting(
         workflows=tuple(fitting[:limit]),
         cut_off=len(fitting) < limit and len(waiting) > MOST_LOOKED_AT,
     )
+
+
+async def paused(
+    bus: Bus, subjects: Subjects, wanted: WorkflowQuery, look: Look, limit: int
+) -> WorkflowList:
+    """Those that are paused, the latest first, however long ago that was.
+
+    Args:
+        look: reads a job.
+
+    Raises:
+        BusError
+    """
+    stream = subjects.events_stream
+    events: dict[str, Stored] = {}
+    for name in (_PAUSED, _RESUMED, JobCarried.__name__):
+        for stored in await lookback.latest(bus, stream, subjects.events("job", "*", name)):
+            workflow_id = stored.subject.split(".")[-2]
+            before = events.get(workflow_id)
+            if before is None or before.sequence < stored.sequence:
+                events[workflow_id] = stored
+    candidates = sorted(filter(_may_be_paused, events.values()), key=lambda one: -one.sequence)
+    ids = [stored.subject.split(".")[-2] for stored in candidates]
+    fitting: list[WorkflowView] = []
+    for some in _batches(ids[:MOST_LOOKED_AT], _AT_ONCE):
+        views = await bounded.gather(lambda one: _view(look, one), some, _AT_ONCE)
+        fitting += [view for view in views if view is not None and wanted.fits(view)]
+        if len(fitting) >= limit:
+            break
+    return WorkflowList(
+        workflows=tuple(fitting[:limit]),
+        cut_off=len(fitting) < limit and len(ids) > MOST_LOOKED_AT,
+    )
+
+
+def _may_be_paused(stored: Stored) -> bool:
+    event = read_event(stored, JOB_EVENTS)
+    is_carried = isinstance(event, JobCarried) and event.paused_at is not None
+    return is_carried or isinstance(event, WorkflowPaused)
+
+
+async def _view(look: Look, workflow_id: str) -> WorkflowView | None:
+    try:
+        return workflow_view(await look(workflow_id))
+    except JobsError:
+        return None
 
 
 async def _suspended(bus: Bus, subjects: Subjects) -> AsyncIterator[tuple[str, datetime]]:

@@ -21,10 +21,11 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: path of scopes, name and occurrence.
-        kind: ``job``, ``timer``, ``signal`` or ``inline``.
+        kind: ``job``, ``batch``, ``timer``, ``signal`` or ``inline``.
         outcome: ``waiting``, or how it ended; ``given-up`` where the workflow went on without it,
             ``unrecorded`` where it ended with the workflow.
         job_id: of a job; empty for anything else.
+        batch_id: of a batch.
         since: when it was scheduled, or began.
         due_at: when a timer fires, or the wait for a signal ends.
         ended_at: when its job ended, else when the workflow took note of its end; None before.
@@ -41,6 +42,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     since: datetime
     job_id: str = ""
+    batch_id: str = ""
     due_at: datetime | None = None
     ended_at: datetime | None = None
     after: str = ""
@@ -123,12 +125,14 @@ def _scheduled(
     end: tuple[Resolution, datetime] | None,
 ) -> StepView:
     resolution, ended_at = end or (None, None)
+    step_id = derived_ids.step_id(workflow_id, step.n)
     return StepView(
         key=step.key,
         kind=step.kind,
         outcome=resolution.outcome if resolution else "waiting",
         since=since,
-        job_id=derived_ids.step_id(workflow_id, step.n) if step.kind == "job" else "",
+        job_id=step_id if step.kind == "job" else "",
+        batch_id=step_id if step.kind == "batch" else "",
         due_at=step.due_at,
         ended_at=ended_at,
         signal=step.digest if step.kind == "signal" else "",

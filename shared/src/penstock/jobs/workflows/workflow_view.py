@@ -7,7 +7,6 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.events.job import JobDispatched
 from penstock.events.workflow import Status
 from penstock.jobs.errors import JobRefused
 from penstock.jobs.job_view import JobView
@@ -21,14 +20,18 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         job: its job, with result and error.
-        version: as its author declared it when it was dispatched; 0 where that is unknown.
+        version: of the code that recorded last, else that it was dispatched with; 0 where that is
+            unknown.
         steps: all that was recorded, in that order.
         status: what it shows of itself.
-        blocked: why its code cannot go on; empty where it can.
+        blocked: why no code goes on with it; empty where some does.
+        blocked_since: since when.
         advances: how often it was suspended.
         wait: keys of steps, in groups; a suspended one goes on when all steps of one group ended.
         waiting_since: when a suspended one last went on; None where it is not suspended.
         goes_on_at: when a suspended one goes on in any case; None where it has no such time.
+        paused_at: since when no advance is started; None where it is not paused.
+        pause_reason: given by the person who paused it.
     """
 
     job: JobView
@@ -36,10 +39,13 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepView, ...]
     status: Status
     blocked: str
+    blocked_since: datetime | None = None
     advances: int = 0
     wait: tuple[tuple[str, ...], ...] = ()
     waiting_since: datetime | None = None
     goes_on_at: datetime | None = None
+    paused_at: datetime | None = None
+    pause_reason: str = ""
 
     @property
     def id(self) -> str:
@@ -64,21 +70,23 @@ def workflow_view(job: JobView) -> WorkflowView:
     record = job.record
     if not record.is_workflow:
         raise JobRefused(f"job {job.id} is no workflow; client.job shows it")
-    first = next((event for _, event in job.events if isinstance(event, JobDispatched)), None)
     recorded = record.workflow or memo.EMPTY
     is_suspended = record.state is State.SUSPENDED
     last = recorded.entries[-1].now if recorded.entries else record.dispatched_at
     keys = {step.n: key for key, step in memo.scheduled_steps(recorded).items()}
     return WorkflowView(
         job=job,
-        version=first.version if first else 0,
+        version=record.code_version,
         steps=tuple(recorded_steps(job.id, recorded)),
         status=recorded.status,
         blocked=recorded.blocked,
+        blocked_since=recorded.blocked_since,
         advances=recorded.advances,
         wait=tuple(tuple(_keys(group.steps, keys)) for group in recorded.wait),
         waiting_since=last if is_suspended else None,
         goes_on_at=record.wakes_at if is_suspended else None,
+        paused_at=record.paused_at if record.is_paused else None,
+        pause_reason=record.pause_reason if record.is_paused else "",
     )
 
 

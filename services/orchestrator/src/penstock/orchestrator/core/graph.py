@@ -163,12 +163,12 @@ class Graph:
         """What is to be done now, if anything."""
         if self.record.state.ended:
             return self._call_back()
+        if self.record.is_paused:
+            return None
         is_stopping = self.record.state is GraphState.STOPPING
         if is_stopping and (running := self._running()):
             names = tuple(step_id(self.record.id, index) for index in running)
             return Cancel(names, f"graph {self.record.id}: {self.record.reason}"[:1000])
-        if self.record.state is GraphState.PAUSED:
-            return None
         if not is_stopping and (by_time := self._due(now)):
             return by_time
         if not is_stopping and self._to_requeue and not self._refused:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from penstock.events.workflow import ScheduledStep, WaitGroup, WorkflowAdvanced
+from penstock.events.workflow import ScheduledStep, StepsScheduled, WaitGroup, WorkflowAdvanced
 from penstock.jobs.workflows.coded.memo import goes_on
 
 _MOST_DOUBLINGS = 12
@@ -15,50 +14,78 @@ class SuspendedWorkflow:
     """One that waits, as of its last advance.
 
     Attributes:
-        sequence: of the event of that advance.
+        sequence: of the event of that advance, or of the last one since that paused or resumed it.
         number: of that advance.
         inline_steps: how many it has recorded.
         queue: where it waits to go on; empty where that must be read.
+        version: of the code that it is to go on with; 0 for the newest.
+        fixes: how often an operator changed what it goes on from.
         wait: what it waits for.
-        jobs: number of each open step that is a job, by key.
+        parts: how many parts of what it waits for were seen.
+        jobs: number of each open step that is a job or batch, by key.
+        batches: numbers of those of them that are batches.
         signals: number and name of each open wait for a signal, by key.
         ended: number of each open step that has ended, and whether it completed.
         unseen: numbers of jobs of which no event was seen: a crash may have left them out.
         check_at: POSIX seconds; what is known of it is then compared with the log.
         is_woken: its queue message was stored.
+        gives_up: a part gave up steps; these are to be cancelled after the next advance.
         is_over: it was cancelled: its steps are to be, too.
+        is_paused: it does not go on, and no step is dispatched, until it is resumed.
     """
 
     def __init__(self, sequence: int, number: int, check_at: float) -> None:
         self.sequence, self.number, self.check_at = sequence, number, check_at
         self.inline_steps, self.queue = 0, ""
+        self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
+        self.parts = 0
         self.jobs: dict[str, int] = {}
+        self.batches: set[int] = set()
         self.signals: dict[str, tuple[int, str]] = {}
         self.ended: dict[int, bool] = {}
         self.unseen: set[int] = set()
         self.checks = 0
-        self.is_woken = self.is_over = False
+        self.is_woken = self.is_over = self.gives_up = self.is_paused = False
 
     def advance(self, event: WorkflowAdvanced, sequence: int, check_at: float) -> bool:
-        """The next advance; False where another lies in between, so that it must be read anew."""
-        is_next = event.number == self.number + 1
+        """The next advance.
+
+        Returns:
+            Whether it is known by that: nothing lies in between, and nothing is to be cancelled.
+        """
+        is_next = event.number == self.number + 1 and event.parts == self.parts
+        gives_up = self.gives_up or bool(event.cancelled)
+        self.parts, self.gives_up = event.parts, False
         self.sequence, self.number, self.wait = sequence, event.number, event.wait
         self.check_at, self.checks, self.is_woken = check_at, 0, False
         self.inline_steps, self.queue = event.inline_steps, event.queue
-        for resolution in event.consumed:
-            self._forget(resolution.key)
+        self.version, self.fixes = event.version, event.fixes
+        self._note(event)
         given_up = set(event.cancelled)
         for key in [key for key, n in self.jobs.items() if n in given_up]:
             self._forget(key)
+        return is_next and not gives_up
+
+    def see_part(self, event: StepsScheduled) -> None:
+        """A part of what it waits for, while it runs."""
+        self.parts += 1
+        self.gives_up = self.gives_up or bool(event.cancelled)
+        self._note(event)
+
+    def _note(self, event: WorkflowAdvanced | StepsScheduled) -> None:
+        for resolution in event.consumed:
+            self._forget(resolution.key)
         self._add(event.scheduled)
-        return is_next
 
     def _add(self, steps: Iterable[ScheduledStep]) -> None:
         for step in steps:
             if step.kind == "job":
                 self.jobs[step.key] = step.n
                 self.unseen.add(step.n)
+            elif step.kind == "batch":
+                self.jobs[step.key] = step.n
+                self.batches.add(step.n)
             elif step.kind == "signal":
                 self.signals[step.key] = step.n, step.digest
 
@@ -67,12 +94,14 @@ class SuspendedWorkflow:
         if n is not None:
             self.ended.pop(n, None)
             self.unseen.discard(n)
+            self.batches.discard(n)
         self.signals.pop(key, None)
 
     @property
     def is_due(self) -> bool:
         """Whether it can go on, and was not woken yet."""
-        return not self.is_woken and not self.is_over and goes_on(self.wait, self.ended)
+        is_held = self.is_woken or self.is_over or self.is_paused
+        return not is_held and goes_on(self.wait, self.ended)
 
     @property
     def has_living_jobs(self) -> bool:
@@ -88,19 +117,21 @@ class SuspendedWorkflow:
         """The job of a step lives again."""
         self.ended.pop(n, None)
 
-    def see_all(
-        self, steps: Iterable[ScheduledStep], ended: Mapping[int, bool], signals: Iterable[str]
-    ) -> None:
-        """What is open, how it stands in the log, and which signals are unread."""
+    def see_all(self, steps: Collection[ScheduledStep], ended: Mapping[int, bool]) -> None:
+        """What is open, and how it stands in the log."""
         self.jobs, self.signals, self.ended = {}, {}, dict(ended)
-        self.unseen = set()
+        self.unseen, self.batches = set(), set()
         self._add(steps)
         self.unseen -= self.ended.keys()
-        unread = Counter(signals)
-        for n, name in sorted(self.signals.values()):
-            if unread[name] > 0:
-                unread[name] -= 1
-                self.ended[n] = True
+
+    def paused(self, sequence: int) -> None:
+        """It was paused: messages made before are void."""
+        self.sequence, self.is_paused, self.is_woken = sequence, True, False
+
+    def resumed(self, sequence: int) -> None:
+        """It goes on: what was held back meanwhile is due at once."""
+        self.sequence, self.is_paused, self.is_woken = sequence, False, False
+        self.check_at, self.checks = 0.0, 0
 
     def woken(self, check_at: float) -> None:
         """Its queue message was stored."""

@@ -94,12 +94,15 @@ AWAITED = {
     "JobRecovered": Awaits.QUEUE_MESSAGE,
     "JobRevived": Awaits.QUEUE_MESSAGE,
     "JobMoved": Awaits.QUEUE_MESSAGE,
+    "WorkflowFixed": Awaits.QUEUE_MESSAGE,
     "JobRetrying": Awaits.SCHEDULE,
     "JobDead": Awaits.DEAD_LETTER,
     "JobStarted": None,
     "JobCancelled": None,
     "WorkflowAdvanced": None,
     "WorkflowBlocked": None,
+    "WorkflowPaused": None,
+    "WorkflowResumed": Awaits.QUEUE_MESSAGE,
 }
 """What each event calls for; None: it shows that what was called for before has had its effect.
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from penstock.bus.protocol import Bus, BusError, BusRefused, QueueDepth
+from penstock.bus.protocol import Bus, BusError, BusRefused, QueueDepth, Stored
 from penstock.events.subjects import Subjects
 from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.core import judge
@@ -78,7 +78,9 @@ class Reconciler:
             if not await self._knows_queue(entry):
                 return
             subject = self._subjects.schedule(entry.queue, entry.job_id)
-            exists = await self._bus.last(self._subjects.jobs_stream, subject) is not None
+            schedule = await self._bus.last(self._subjects.jobs_stream, subject)
+            # Of a workflow that went on before its timer fired, an earlier schedule may be there.
+            exists = schedule is not None and _is_of(schedule, entry)
             patience_seconds = self._table.patience_seconds
             verdict = judge.scheduled(entry, exists, now, patience_seconds)
             if verdict is Verdict.RESOLVED:
@@ -212,6 +214,12 @@ class Reconciler:
             self._table.wait_longer(entry, now)  # a key that empties the queues can do so again
         else:
             self._table.resolve(entry)  # done, or a later step of the job has taken its place
+
+
+def _is_of(schedule: Stored, entry: Entry) -> bool:
+    """Whether a schedule was stored for this step, not for an earlier one of its job."""
+    sequence = schedule.headers.get(queue_messages.SEQUENCE, "")
+    return sequence.isdecimal() and int(sequence) >= entry.first_sequence
 
 
 async def _one(work: Callable[[T], Awaitable[object]], item: T) -> None:

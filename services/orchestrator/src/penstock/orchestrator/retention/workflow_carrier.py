@@ -20,7 +20,9 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids
 from penstock.jobs.batches import batch_record
 from penstock.jobs.event_store import event_log
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.workflows import graph_record
+from penstock.orchestrator.retention.unfinished_workflows import may_go_on
 from penstock.orchestrator.retention.window import Window
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 
@@ -41,6 +43,7 @@ class WorkflowCarrier:
     ) -> None:
         self._bus, self._subjects, self._source = bus, subjects, source
         self._workflows = workflows
+        self._log = JobLog(bus, subjects)
 
     async def catch_up(self, window: Window) -> None:
         """Returns when all of the window that counts was counted, and is kept outside the log.
@@ -99,6 +102,12 @@ class WorkflowCarrier:
                 await asyncio.sleep(_POLL_SECONDS)
         raise NotCounted(f"{noun} {key} changes too quickly to be carried; trying again")
 
+    async def _is_step(self, noun: str, key: str) -> bool:
+        """Whether it is a step of a workflow that may go on, and need to know how it ended."""
+        step = derived_ids.step(key) if noun == "batch" else None
+        workflow = await self._log.read(step[0]) if step else None
+        return workflow is not None and may_go_on(workflow)
+
     async def _event(self, noun: str, key: str, through: int) -> tuple[Event | None, int]:
         """What takes the place of its events, and the last of these; None where nothing must."""
         workflow = self._workflows.unfinished.get((noun, key))
@@ -109,7 +118,9 @@ class WorkflowCarrier:
         events = await event_log.read_subject(self._bus, stream, subject, codec)
         batch, graph = batch_record.fold(events), graph_record.fold(events)
         record = batch if noun == "batch" else graph
-        if record is None or (record.state.ended and record.sequence <= through):
+        if record is None:
+            return None, 0
+        if record.state.ended and record.sequence <= through and not await self._is_step(noun, key):
             return None, 0
         if any(
             at > through and isinstance(event, BatchCarried | GraphCarried) for at, event in events

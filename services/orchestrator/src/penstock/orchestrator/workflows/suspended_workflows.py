@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -19,34 +19,31 @@ from penstock.bus.protocol import (
     Bus,
     BusError,
     BusRefused,
-    Outgoing,
     PayloadTooLarge,
     Stored,
-    WrongSequence,
 )
-from penstock.events.envelope import UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobRevived
-from penstock.events.subjects import Subjects, check_name
+from penstock.events.batch import BATCH_EVENTS
+from penstock.events.envelope import Codec, UnknownEvent
+from penstock.events.job import JOB_EVENTS, JobCarried
+from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
-    INBOX_EVENTS,
     InboxCarried,
-    ScheduledStep,
     SignalReceived,
+    StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
-    WorkflowMemo,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
-from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.event_log import read_event
-from penstock.jobs.job_log import JobLog, trace_of
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import inbox, memo
-from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
-from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
+from penstock.orchestrator.workflows import wake_ups
+from penstock.orchestrator.workflows.step_jobs import StepJobs
 from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
 from penstock.runtime.poison_messages import note, skipping_poison
 from penstock.runtime.tasks import within
@@ -60,10 +57,19 @@ _WAKE_UPS_AFTER = 30
 """Times the patience after which a wake-up that led to no start is taken for lost: where a queue is
 long, a second message would only make it longer."""
 _AT_ONCE = 100
-_SUSPENDING = (WorkflowAdvanced.__name__, WorkflowBlocked.__name__, JobCarried.__name__)
+_OWN_EVENTS = (
+    WorkflowAdvanced,
+    StepsScheduled,
+    WorkflowBlocked,
+    WorkflowPaused,
+    WorkflowResumed,
+    JobCarried,
+)
+_OWN = tuple(event.__name__ for event in _OWN_EVENTS)
 _ENDS = {"JobCompleted": True, "JobDead": False, "JobCancelled": False}
 _ENDED = {state for state in State if state.ended}
-_REQUEUED = "JobRevived"
+_BATCH_ENDS = {"BatchCompleted": True, "BatchFailed": False, "BatchCancelled": False}
+_REQUEUED = ("JobRevived", "BatchReopened")
 _INBOX = (SignalReceived.__name__, InboxCarried.__name__)
 
 
@@ -91,7 +97,7 @@ class SuspendedWorkflows:
         self._meters = WorkflowMeters(meters or Meters(), bus.now)
         self._bus, self._subjects, self._client = bus, subjects, client
         self._log = JobLog(bus, subjects, client.dispatcher.source)
-        self._cancelling = InstructionExecutor(bus, subjects, client)
+        self._steps = StepJobs(bus, subjects, client, self._log)
         self._after_seconds = after_seconds
         self._woken = asyncio.Event()
         self._touched: set[str] = set()
@@ -113,10 +119,11 @@ class SuspendedWorkflows:
     def patterns(self) -> Sequence[str]:
         """What is read: the ends of jobs only while a workflow waits."""
         subjects = self._subjects
-        own = [subjects.events("job", "*", name) for name in _SUSPENDING]
+        own = [subjects.events("job", "*", name) for name in _OWN]
         if not self.unfinished:
             return own
-        ends = [subjects.events("job", "*", name) for name in (*_ENDS, _REQUEUED)]
+        ends = [subjects.events("job", "*", name) for name in (*_ENDS, _REQUEUED[0])]
+        ends += [subjects.events("batch", "*", name) for name in (*_BATCH_ENDS, _REQUEUED[1])]
         return [*own, *ends, *(subjects.events("workflow", "*", name) for name in _INBOX)]
 
     async def follow(self) -> None:
@@ -140,24 +147,38 @@ class SuspendedWorkflows:
         with skipping_poison(f"event {stored.sequence}"):
             if noun == "workflow":
                 self._see_signal(key)
-            elif name in _SUSPENDING:
-                self._see_suspension(key, stored)
+            elif name in _OWN:
+                self._see_own(key, stored)
+            elif noun == "batch":
+                self._see_step(key, name, stored, BATCH_EVENTS)
             else:
                 self._see_job(key, name, stored)
         self.position = stored.sequence
 
-    def _see_suspension(self, key: str, stored: Stored) -> None:
+    def _see_own(self, key: str, stored: Stored) -> None:
         event = read_event(stored, JOB_EVENTS)
         check_at = stored.at.timestamp() + self._after_seconds
         if isinstance(event, JobCarried):
             self._see_carried(key, event, check_at)
+        elif isinstance(event, WorkflowPaused | WorkflowResumed):
+            workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
+            if isinstance(event, WorkflowPaused):
+                workflow.paused(stored.sequence)
+                self._meters.paused(key)
+            else:
+                workflow.resumed(stored.sequence)
+                self._meters.resumed(key, stored.at)
+            self._compare_soon(key)
         elif isinstance(event, WorkflowBlocked):
             self._meters.blocked(key, event)
+        elif isinstance(event, StepsScheduled):
+            running = SuspendedWorkflow(stored.sequence, 0, check_at)
+            self.unfinished.setdefault(key, running).see_part(event)
         elif isinstance(event, WorkflowAdvanced):
             self._meters.advanced(key, event, stored.at)
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
-            if not is_next or workflow.signals or event.cancelled or event.in_parts:
+            if not is_next or workflow.signals:
                 self._compare_soon(key)  # ends, or signals, may have come before
             elif workflow.is_due:
                 self._touch(key)
@@ -169,6 +190,9 @@ class SuspendedWorkflows:
             if before is None or before.number < advances:
                 self.unfinished[key] = SuspendedWorkflow(event.changed_by, advances, check_at)
                 self._meters.suspended(key, event.function)
+                if event.paused_at is not None:
+                    self.unfinished[key].is_paused = True
+                    self._meters.paused(key)
                 self._compare_soon(key)
         elif event.state in _ENDED and (step := derived_ids.step(key)):
             self._see_end(*step, completed=event.state == State.COMPLETED)
@@ -188,13 +212,19 @@ class SuspendedWorkflows:
         """Most ends are those of plain jobs, and passed over unread."""
         if job_id in self.unfinished and name in _ENDS:
             self._see_own_end(job_id, name, stored)
-        elif (step := derived_ids.step(job_id)) and (workflow := self.unfinished.get(step[0])):
-            if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
-                return
-            if name == _REQUEUED:
-                workflow.see_requeue(step[1])
-            else:
-                self._see_end(*step, completed=_ENDS[name])
+        else:
+            self._see_step(job_id, name, stored, JOB_EVENTS)
+
+    def _see_step(self, step_id: str, name: str, stored: Stored, codec: Codec) -> None:
+        """The end of a job or batch that may be a step, or that it lives again."""
+        step = derived_ids.step(step_id)
+        workflow = self.unfinished.get(step[0]) if step else None
+        if step is None or workflow is None or isinstance(read_event(stored, codec), UnknownEvent):
+            return
+        if name in _REQUEUED:
+            workflow.see_requeue(step[1])
+        else:
+            self._see_end(*step, completed=(_ENDS | _BATCH_ENDS)[name])
 
     def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
         event = read_event(stored, JOB_EVENTS)
@@ -281,7 +311,7 @@ class SuspendedWorkflows:
                 workflow.checked(now, self._after_seconds)
             if not workflow.is_due:
                 return
-            if await self._wake_quickly(key, workflow):
+            if await wake_ups.wake_quickly(self._bus, self._subjects, key, workflow):
                 self._woke(key, workflow, now)
                 return
         history, parent = await self._log.traced_history(key)
@@ -299,7 +329,7 @@ class SuspendedWorkflows:
             with telemetry.within(trace):  # of what this dispatches
                 await self._compare(key, workflow, record, now)
         if workflow.is_due:
-            await self._wake(record, trace)
+            await wake_ups.wake(self._bus, self._subjects, record, trace)
             self._woke(key, workflow, now)
 
     def _woke(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
@@ -318,33 +348,6 @@ class SuspendedWorkflows:
         workflow.unseen = {n for n, is_there in pairs if not is_there}
         return not workflow.unseen
 
-    async def _wake_quickly(self, key: str, workflow: SuspendedWorkflow) -> bool:
-        """Stores the queue message of one whose call is where most are; False where it is not.
-
-        Without reading whether it is suspended still: if not, the message loses as a double does.
-        """
-        stream, subjects = self._subjects.events_stream, self._subjects
-        names = (JobDispatched.__name__, JobRevived.__name__)
-        calls = await asyncio.gather(
-            *(self._bus.last(stream, subjects.events("job", key, name)) for name in names)
-        )
-        stored = max(filter(None, calls), key=lambda call: call.sequence, default=None)
-        event = read_event(stored, JOB_EVENTS) if stored else None
-        if stored is None or not isinstance(event, JobDispatched | JobRevived):
-            return False
-        if event.queue != workflow.queue:  # it was moved
-            return False
-        headers = {
-            **queue_messages.headers(key, workflow.sequence, 1, trace_of(stored.headers)),
-            **queue_messages.recorded_header(workflow.number, workflow.inline_steps),
-        }
-        await self._bus.append(Outgoing(subjects.queue(event.queue), event.payload, headers))
-        return True
-
-    async def _wake(self, record: JobRecord, trace: Mapping[str, str]) -> None:
-        check_name("queue", record.queue)
-        await self._bus.append(queue_messages.ready(self._subjects, record, trace))
-
     async def _compare(
         self, key: str, workflow: SuspendedWorkflow, record: JobRecord, now: float
     ) -> None:
@@ -352,49 +355,26 @@ class SuspendedWorkflows:
         workflow_memo = record.workflow or memo.EMPTY
         steps = memo.open_steps(workflow_memo).values()
         workflow.wait = workflow_memo.wait
-        jobs = [step for step in steps if step.kind == "job"]
-        ids = [derived_ids.step_id(key, step.n) for step in jobs]
-        records = await bounded.gather(self._log.read, ids, _AT_ONCE)
-        ended, missing = {}, []
-        for step, job in zip(jobs, records, strict=True):
-            if job is None:  # what is awaited stays in the log as long as this waits for it
-                missing.append(step)
-            elif job.state.ended:
-                ended[step.n] = job.state is State.COMPLETED
-        has_signal = any(step.kind == "signal" for step in steps)
-        workflow.see_all(steps, ended, await self._unread(key, workflow_memo) if has_signal else ())
+        ended, missing = await self._steps.read(key, steps)
+        if any(step.kind == "signal" for step in steps):
+            unread = await self._steps.unread(key, workflow_memo)
+            ended |= dict.fromkeys(inbox.answered(steps, unread), True)
+        workflow.see_all(steps, ended)
         if now >= workflow.check_at:
             workflow.is_woken = False  # its message may be lost
-            if missing:
-                await self._dispatch(key, missing)
+            if missing and not workflow.is_paused:
+                await self._steps.dispatch(key, missing)
             workflow.checked(now, self._after_seconds)
-        given_up = tuple(
-            derived_ids.step_id(key, one.n) for one in memo.given_up_steps(workflow_memo)
-        )
+        given_up = memo.given_up_steps(workflow_memo)
         if given_up:
-            await self._cancelling.cancel(given_up, f"workflow {key} does not wait for it any more")
-
-    async def _unread(self, key: str, workflow_memo: WorkflowMemo) -> list[str]:
-        subject = self._subjects.events("workflow", key)
-        events = await event_log.read_subject(
-            self._bus, self._subjects.events_stream, subject, INBOX_EVENTS
-        )
-        unread = inbox.unread(events, memo.consumed_signals(workflow_memo))
-        return [signal.name for signal in unread]
-
-    async def _dispatch(self, key: str, missing: Sequence[ScheduledStep]) -> None:
-        """Dispatches what the worker left out that stored the advance."""
-        dispatcher = self._client.dispatcher
-        events = step_events(key, missing, dispatcher.source)
-        log.warning("workflow %s: dispatches %d steps left out by a crash", key, len(events))
-        for answer in await dispatcher.sender.send_many(events, into_reserve=True):
-            if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
-                raise answer
+            batches = [step.n for step in given_up if step.kind == "batch"]
+            reason = f"workflow {key} does not wait for it any more"
+            await self._steps.cancel(key, [step.n for step in given_up], batches, reason)
 
     async def _cancel_steps(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
         """At once, and once more later: its worker may be just about to dispatch some."""
-        jobs = tuple(derived_ids.step_id(key, n) for n in workflow.jobs.values())
-        await self._cancelling.cancel(jobs, f"workflow {key} was cancelled")
+        reason = f"workflow {key} was cancelled"
+        await self._steps.cancel(key, workflow.jobs.values(), workflow.batches, reason)
         if workflow.checks:
             self.unfinished.pop(key, None)
         workflow.checked(now, self._after_seconds)

@@ -37,6 +37,7 @@ class WorkflowMeters:
         self._woken: dict[str, float] = {}
         self._due: dict[str, float] = {}
         self._blocked: dict[str, tuple[str, float]] = {}
+        self._paused: set[str] = set()
         meters.read(self)
 
     def suspended(self, key: str, function: str) -> None:
@@ -58,6 +59,17 @@ class WorkflowMeters:
         self._blocked[key] = self._bounded(event.function), until
         self._woken.pop(key, None)
 
+    def paused(self, key: str) -> None:
+        """A workflow is paused."""
+        self._paused.add(key)
+        self._woken.pop(key, None)
+
+    def resumed(self, key: str, stored_at: datetime) -> None:
+        """It goes on; a timer that came meanwhile counts from then."""
+        self._paused.discard(key)
+        if key in self._due:
+            self._due[key] = max(self._due[key], stored_at.timestamp())
+
     def woken(self, key: str, now: float) -> None:
         """What a workflow waited for has come."""
         self._woken.setdefault(key, now)
@@ -74,6 +86,7 @@ class WorkflowMeters:
         self._woken.pop(key, None)
         self._due.pop(key, None)
         self._blocked.pop(key, None)
+        self._paused.discard(key)
 
     def _goes_on(self, key: str, started_at: float) -> None:
         self._blocked.pop(key, None)
@@ -94,15 +107,19 @@ class WorkflowMeters:
     def __call__(self) -> Iterable[Reading]:
         now = self._now()
         blocked = {
-            key: function for key, (function, until) in self._blocked.copy().items() if until > now
+            key: function
+            for key, (function, until) in self._blocked.copy().items()
+            if until > now and key not in self._paused
         }
         live = self._functions.copy()
-        woken = self._woken.copy()
+        woken, paused = self._woken.copy(), self._paused.copy()
         states = Counter((function, "blocked") for function in blocked.values())
         for key, function in live.items():
-            if key not in blocked:
+            if key in paused:
+                states[function, "paused"] += 1
+            elif key not in blocked:
                 states[function, "going-on" if key in woken else "suspended"] += 1
         for function in set(live.values()) | set(blocked.values()):
-            for state in ("suspended", "going-on", "blocked"):
+            for state in ("suspended", "going-on", "blocked", "paused"):
                 count = states[function, state]
                 yield Reading(metrics.WORKFLOWS, count, (function, state))

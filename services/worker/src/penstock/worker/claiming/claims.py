@@ -283,6 +283,9 @@ class Claims:
             case Action.START | Action.RECOVER:
                 if action is Action.RECOVER:
                     record = await self._recover(job, record)
+                    if record.is_paused:  # resumed, it is given another message
+                        await self._bus.ack([job.delivery])
+                        return False
                 job.sequence, job.most_beside = record.sequence, worker_loss.most_beside(record)
                 job.settled = True
                 if not await self._has_room(job, company):

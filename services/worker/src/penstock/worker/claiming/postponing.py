@@ -42,6 +42,10 @@ class Postponer:
         self._bus, self._joblog = bus, joblog
         self._max_lost_workers = max_lost_workers
 
+    async def read(self, job_id: str) -> JobRecord | None:
+        """The job now. Raises BusError, UnreadableJob."""
+        return await self._joblog.read_checked(job_id)
+
     async def postpone(
         self,
         delivery: Delivery,
@@ -131,6 +135,8 @@ class Postponer:
         event = replace(event, due_at=max(due, event.due_at or due))
         message = self._joblog.outgoing(event, record.sequence, trace)
         record = lifecycle.evolve(record, event, await self._bus.append(message))
+        if record.is_paused:
+            return
         schedule = queue_messages.scheduled(self._joblog.subjects, record, trace)
         await self._bus.append(replace(schedule, headers={**schedule.headers, **headers}))
 

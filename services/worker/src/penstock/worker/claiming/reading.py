@@ -20,6 +20,7 @@ from penstock.jobs.payloads.encryption import KeyRing, arguments, is_sealed
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.pauses import Resumptions
 from penstock.jobs.running import worker_loss
+from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 _MAX_SEQUENCE, _MAX_ATTEMPT = 2**63, 2**31
@@ -30,12 +31,27 @@ class Refused(Exception):
 
 
 class Rejected(Refused):
-    """A queue message that cannot be run, with the kind of error to record."""
+    """A queue message that cannot be run, with the kind of error to record.
 
-    def __init__(self, kind: str, message: str, job_id: str = "", made_from: int = 0) -> None:
+    Attributes:
+        lacks_code: another version of the job code may run it.
+        attempt: that the message was made for.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        job_id: str = "",
+        made_from: int = 0,
+        *,
+        lacks_code: bool = False,
+        attempt: int = 1,
+    ) -> None:
         super().__init__(message)
         self.error = JobError(kind=kind, message=message[:4000])
         self.job_id, self.made_from = job_id, made_from
+        self.lacks_code, self.attempt = lacks_code, attempt
 
 
 class Unknown(Refused):
@@ -61,7 +77,14 @@ class Unknown(Refused):
     def rejected(self, why: str = "") -> Rejected:
         """The refusal of a job that no worker knows."""
         message = f"{self}; {why}" if why else str(self)
-        return Rejected(self.kind, message, self.job_id, self.made_from)
+        return Rejected(
+            self.kind,
+            message,
+            self.job_id,
+            self.made_from,
+            lacks_code=self.signature_differs,
+            attempt=self.attempt,
+        )
 
 
 class Locked(Refused):
@@ -122,7 +145,7 @@ class Reader:
         """
         envelope = envelope or self.envelope(delivery)
         call, sequence, attempt = envelope
-        kind, decoded = self._typed(envelope)
+        kind, decoded = self._typed(envelope, queue_messages.version(delivery.headers))
         now, tries = self._now(), call.tries or kind.tries
         stored_at = queue_messages.since(delivery, queue_messages.AVAILABLE)
         available = max(stored_at, self._resumptions.at.get(call.queue, 0.0))
@@ -165,10 +188,10 @@ class Reader:
             raise Rejected("malformed", "its sequence or attempt is out of range")
         return Envelope(call, sequence, attempt)
 
-    def _typed(self, envelope: Envelope) -> tuple[JobType[Any, Any], dict[str, Any]]:
+    def _typed(self, envelope: Envelope, version: int) -> tuple[JobType[Any, Any], dict[str, Any]]:
         call, sequence, _ = envelope
         try:
-            kind = registry.find(call.function)
+            kind = _serving(registry.find(call.function), version, envelope)
             if kind.encrypted and not is_sealed(call.arguments):
                 raise Rejected(
                     "not-encrypted",
@@ -189,6 +212,16 @@ class Reader:
             raise Rejected("undecryptable", str(error), call.id, sequence) from error
         except MissingKey as error:
             raise Locked(str(error), error.key, envelope) from error
+
+
+def _serving(kind: JobType[Any, Any], version: int, envelope: Envelope) -> JobType[Any, Any]:
+    """The function that runs the job; of a workflow that of its version. Raises Unknown."""
+    if not isinstance(kind, WorkflowType):
+        return kind
+    serving = kind.serving(version)
+    if serving is None:
+        raise Unknown("unknown-version", kind.why_not(version), envelope)
+    return serving
 
 
 def _most_beside(delivery: Delivery) -> int:

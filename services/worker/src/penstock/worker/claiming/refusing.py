@@ -12,17 +12,26 @@ from functools import partial
 import msgspec
 
 from penstock.bus import bounded
-from penstock.bus.protocol import Bus, BusError, Delivery, Outgoing, PayloadTooLarge
+from penstock.bus.protocol import (
+    Bus,
+    BusError,
+    Delivery,
+    Outgoing,
+    PayloadTooLarge,
+    broker_time,
+)
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.job_log import JobLog, trace_of
-from penstock.jobs.lifecycle import State
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.reading import handed_on
+from penstock.jobs.workflows.coded.blocking import blocked
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.poison_messages import note
 from penstock.worker.claiming.postponing import Postponer
 from penstock.worker.claiming.reading import Locked, Refused, Rejected, Unknown
 from penstock.worker.claiming.unknown_jobs import UnknownJobs
+from penstock.worker.core.settle import Action, settle
 
 log = logging.getLogger("penstock.worker")
 
@@ -32,6 +41,8 @@ _LOCKED_SECONDS, _MAX_LOCKED_SECONDS = 15.0, 300.0
 least and at most so long: thousands of them cost their pool a few messages a second."""
 AT_ONCE = 256
 """Requests to the broker about messages that are refused together."""
+_ANY_LOSSES = 2**31
+"""Whether a workflow lost too many workers is for those to say that know its code."""
 _KEPT_BYTES = 400_000
 """Of an unreadable message that is too large for its dead letter, where it stands in base64."""
 
@@ -128,8 +139,30 @@ class Refusals:
             await self._joblog.follow_up(record, trace_of(delivery.headers))
         elif record.state is State.RUNNING and record.message != delivery.sequence:
             log.info("job %s runs from another message; this one is dropped", record.id)
+        elif not record.state.ended and _is_only_blocked(record, reason):
+            await self._block(delivery, record, reason)
         elif not record.state.ended:
             await self._joblog.bury(record, reason.error, trace_of(delivery.headers))
+
+    async def _block(self, delivery: Delivery, record: JobRecord, reason: Rejected) -> None:
+        """A workflow whose code is missing waits for it, however long. Raises BusError."""
+        source, now = self._joblog.source, broker_time(self._bus)
+        trace = trace_of(delivery.headers)
+        match settle(record, delivery.sequence, reason.made_from, reason.attempt, now, _ANY_LOSSES):
+            case Action.DROP:  # made for an earlier wait, perhaps for other code
+                return
+            case Action.FOLLOW_UP:
+                await self._joblog.follow_up(record, trace)
+                return
+        event = blocked(record, reason.error.message, source=source, now=now)
+        after = await self._joblog.append_if(record, event, trace)
+        if after is None:  # another worker, or a cancel, was first
+            return
+        await self._joblog.follow_up(after, trace)
+        self._log.write(
+            logging.ERROR, reason.error.message,
+            "workflow %s is blocked: %s", record.id, reason.error.message,
+        )  # fmt: skip
 
     async def _dead_letter(self, delivery: Delivery, reason: Rejected) -> None:
         queue = delivery.subject.rpartition(".")[2]
@@ -215,6 +248,14 @@ class Refusals:
         if deliveries:
             await asyncio.sleep(_LATER_SECONDS)
             await self._bus.give_back([delivery.ack_subject for delivery in deliveries])
+
+
+def _is_only_blocked(record: JobRecord, reason: Rejected) -> bool:
+    """Whether other code would run it; what no code ever ran may be an error of its sender."""
+    if not record.is_workflow:
+        return False
+    has_run = record.workflow is not None and bool(record.workflow.entries)
+    return reason.lacks_code or (has_run and reason.error.kind == "bad-arguments")
 
 
 def pause_seconds(waited_seconds: float, chance: float) -> float:

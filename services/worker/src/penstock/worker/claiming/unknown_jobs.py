@@ -134,6 +134,8 @@ class UnknownJobs:
         }
         untried = others - tried.keys()
         is_over = now - since >= self._after_seconds or not reason.signature_differs
+        if not (is_over or untried) and await self._is_workflow(reason.job_id):
+            return reason.rejected(f"tried: {_builds(tried)}")
         if (is_over and not untried) or now - since >= max(_LONGEST_SECONDS, self._after_seconds):
             return reason.rejected(_whom(tried, untried, now - since))
         self._note(reason, untried)
@@ -148,6 +150,11 @@ class UnknownJobs:
             ),
         }
         return await self._postponer.postpone(delivery, reason, due, headers, is_first)
+
+    async def _is_workflow(self, job_id: str) -> bool:
+        """Whether it is a workflow, which is blocked where no live worker may know it."""
+        record = await self._postponer.read(job_id)
+        return record is not None and record.is_workflow
 
     def _note(self, reason: Unknown, untried: frozenset[str]) -> None:
         own = self._builds.own
@@ -176,8 +183,12 @@ def pause_seconds(waited_seconds: float, is_untried: bool, chance: float) -> flo
 
 
 def _whom(tried: Mapping[str, str], untried: frozenset[str], waited_seconds: float) -> str:
-    builds = ", ".join(f"build {build} (worker {worker})" for build, worker in tried.items())
     others = "no live worker of its pool has another build"
     if untried:
         others = f"no worker with build {', '.join(sorted(untried))} took it"
-    return f"offered for {waited_seconds:.0f} s (jobs.unknown_after_seconds): {builds}; {others}"
+    offered = f"offered for {waited_seconds:.0f} s (jobs.unknown_after_seconds)"
+    return f"{offered}: {_builds(tried)}; {others}"
+
+
+def _builds(tried: Mapping[str, str]) -> str:
+    return ", ".join(f"build {build} (worker {worker})" for build, worker in tried.items())

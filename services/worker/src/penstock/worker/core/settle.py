@@ -46,6 +46,8 @@ def settle(
     """
     if made_from < record.messages_from:
         return Action.DROP  # of a life or a queue that the job has left: it has another message
+    if record.is_paused and record.state is not State.RUNNING:
+        return Action.DROP  # resumed, it is given another
     match record.state:
         case State.DEAD:
             return Action.FOLLOW_UP

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
-
-import msgspec
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import new_id
@@ -17,23 +15,27 @@ from penstock.events.workflow import (
     INBOX_EVENTS,
     Resolution,
     StepRecorded,
+    StepsScheduled,
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids, lifecycle
-from penstock.jobs.dispatch.dispatcher import Dispatcher
+from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import Cancelled
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_type import Call
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part
+from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.outcome import Blocked, Suspended
+from penstock.worker.running.step_batches import StepBatches
 from penstock.worker.running.suspensions import send_steps
 from penstock.worker.running.workflow_reader import WorkflowHistory, WorkflowReader
 
@@ -48,7 +50,7 @@ class Advances:
 
     Args:
         loop: the worker's, which everything that talks to the broker is handed to.
-        dispatcher: encodes the calls of steps.
+        client: encodes the calls of steps, and makes batches.
         reader: reads what they have recorded.
     """
 
@@ -56,11 +58,11 @@ class Advances:
         self,
         bus: Bus,
         joblog: JobLog,
-        dispatcher: Dispatcher,
+        client: Client,
         loop: asyncio.AbstractEventLoop,
         reader: WorkflowReader,
     ) -> None:
-        self._bus, self._joblog, self._dispatcher, self._loop = bus, joblog, dispatcher, loop
+        self._bus, self._joblog, self._client, self._loop = bus, joblog, client, loop
         self._reader = reader
 
     async def read_ahead(self, jobs: Sequence[ClaimedJob]) -> None:
@@ -80,14 +82,16 @@ class Advances:
             Cancelled: it was cancelled, or is another worker's now; and what the workflow raises.
         """
         around = WorkerSurroundings(
-            self._bus, self._joblog, self._dispatcher, self._loop, self._reader, job
+            self._bus, self._joblog, self._client, self._loop, self._reader, job
         )
         workflow_memo = around.begin()
+        kind, version = job.kind, workflow_memo.version
+        if isinstance(kind, WorkflowType) and version and kind.serving(version) is not kind:
+            return Blocked(kind.why_not(version), around.whole_record())
         try:
-            outcome = advance(job.kind.function, job.arguments, job.id, workflow_memo, around)
+            outcome = advance(kind.function, job.arguments, job.id, workflow_memo, around)
         except Diverged as difference:
-            reason = f"{job.payload.function}: {difference}"
-            return Blocked(reason)
+            return Blocked(f"{job.payload.function}: {difference}", around.whole_record())
         if isinstance(outcome, Ended):
             return outcome.value
         return Suspended(outcome, workflow_memo.advances + 1, around.record)
@@ -107,13 +111,14 @@ class WorkerSurroundings:
         self,
         bus: Bus,
         joblog: JobLog,
-        dispatcher: Dispatcher,
+        client: Client,
         loop: asyncio.AbstractEventLoop,
         reader: WorkflowReader,
         job: ClaimedJob,
     ) -> None:
-        self._bus, self._joblog, self._dispatcher = bus, joblog, dispatcher
+        self._bus, self._joblog, self._client = bus, joblog, client
         self._loop, self._reader, self._job = loop, reader, job
+        self._batches = StepBatches(client.batches, job.id, self._in_loop)
 
     # --- in the job's thread ----------------------------------------------------------------------
     def now(self) -> datetime:
@@ -124,8 +129,8 @@ class WorkerSurroundings:
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         step_id = derived_ids.step_id(self._job.id, n)
-        event = self._dispatcher.prepare(command.call, step_id, terms=Terms(step=command.name))
-        return event.payload
+        terms = Terms(step=command.name)
+        return self._client.dispatcher.prepare(command.call, step_id, terms=terms).payload
 
     def begin(self) -> WorkflowMemo:
         """What was recorded; reads how its open steps have ended so far. Call it first."""
@@ -134,22 +139,32 @@ class WorkerSurroundings:
             history = self._in_loop(lambda: self._reader.read(self._job))
         self.record, ends = history
         workflow_memo = self.record.workflow or memo.EMPTY
+        ends = [*ends, *self._batches.read_ends(memo.open_steps(workflow_memo).values())]
         self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
         return workflow_memo
 
+    def whole_record(self) -> JobRecord:
+        """The job by all its events; of those that suspended it only some are read at first."""
+        return self._in_loop(lambda: own_record(self._joblog, self._job))
+
     def record_part(self, part: Part) -> None:
-        event = StepRecorded(
-            id=new_id(),
-            job_id=self._job.id,
-            source=self._joblog.source,
-            number=(self.record.workflow or memo.EMPTY).inline_steps + 1,
-            **msgspec.structs.asdict(part),
-        )
-        self._in_loop(lambda: self._append(event))
-        if part.scheduled:
-            sender, source = self._dispatcher.sender, self._joblog.source
-            steps = [(self._job, part.scheduled)]
-            self._in_loop(lambda: send_steps(sender, steps, source))
+        about: dict[str, Any] = {
+            "id": new_id(),
+            "job_id": self._job.id,
+            "source": self._joblog.source,
+            "number": (self.record.workflow or memo.EMPTY).inline_steps + 1,
+            "version": self._job.kind.version,
+        }
+        self._in_loop(lambda: self._append(part.event(about)))
+        if part.scheduled and not self.record.is_paused:  # else the orchestrator does later
+            sender, steps = self._client.dispatcher.sender, [(self._job, part.scheduled)]
+            self._in_loop(lambda: send_steps(sender, steps, self._joblog.source))
+
+    def is_begun(self, batch: Leaf) -> bool:
+        return self._batches.is_begun(batch)
+
+    def begin_batch(self, batch: Leaf, calls: Iterator[Call]) -> None:
+        self._batches.begin(batch, calls)
 
     def _in_loop(self, ask: Callable[[], Awaitable[T]]) -> T:
         return asyncio.run_coroutine_threadsafe(self._patiently(ask), self._loop).result()
@@ -174,7 +189,7 @@ class WorkerSurroundings:
         )
         return inbox.unread(events, memo.consumed_signals(workflow_memo))
 
-    async def _append(self, event: StepRecorded) -> None:
+    async def _append(self, event: StepRecorded | StepsScheduled) -> None:
         job = self._job
         while True:
             job.appending = asyncio.ensure_future(

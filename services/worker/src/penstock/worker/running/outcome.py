@@ -35,7 +35,16 @@ class Suspended(Verdict):
 
 
 class Blocked(Verdict):
-    """The code of a workflow does not fit what it has recorded."""
+    """The code of a workflow does not fit what it has recorded.
+
+    Args:
+        reason: both sides in words.
+        record: the job before it.
+    """
+
+    def __init__(self, reason: str, record: JobRecord) -> None:
+        super().__init__(reason)
+        self.record = record
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

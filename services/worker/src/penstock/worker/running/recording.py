@@ -141,7 +141,7 @@ class Recorder:
             outcome = replace(advance.outcome, verdict=None, error=error, outlook=FINAL)
             await self._failed(advance.job, outcome)
         elif await self._record_patiently(advance.job, (advance.event,), "suspended"):
-            await suspensions.dispatch_steps([advance])
+            await suspensions.dispatch_steps_unless_paused(advance)
 
     async def _yielded(self, job: ClaimedJob) -> None:
         """Interrupted by the platform. If this cannot be stored now, the next owner stores it."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,15 +21,13 @@ from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.coded.blocking import blocked
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.outcome import Blocked, FinishedJob, Outcome, Suspended
 from penstock.worker.running.recent_workflows import RecentWorkflows
 
 log = logging.getLogger("penstock.worker")
-
-BLOCKED_SECONDS = 60.0
-"""A blocked workflow is offered again after it: other workers may have other code by then."""
 
 
 class Advance(NamedTuple):
@@ -60,18 +57,9 @@ class Suspensions:
 
     def blocked(self, job: ClaimedJob, verdict: Blocked) -> WorkflowBlocked:
         """What is recorded of an advance that its workflow's code does not fit."""
-        reason = str(verdict)[:4_000]
-        log.error("workflow %s is blocked: %s", job.id, reason)
-        due_at = broker_time(self._bus) + timedelta(seconds=BLOCKED_SECONDS)
-        return WorkflowBlocked(reason=reason, due_at=due_at, **self._about(job))
-
-    def _about(self, job: ClaimedJob) -> dict[str, Any]:
-        return {
-            "job_id": job.id,
-            "source": self._joblog.source,
-            "queue": job.queue,
-            "function": job.payload.function,
-        }
+        log.error("workflow %s is blocked: %s", job.id, verdict)
+        source, now = self._joblog.source, broker_time(self._bus)
+        return blocked(verdict.record, str(verdict), source=source, now=now)
 
     async def store(self, finished: Sequence[FinishedJob]) -> list[RefusedAdvance]:
         """Stores advances without reading: first the events, then their steps and timers.
@@ -104,12 +92,18 @@ class Suspensions:
     def _advance(self, job: ClaimedJob, outcome: Outcome) -> Advance:
         verdict = outcome.verdict
         assert isinstance(verdict, Suspended)
+        workflow = verdict.record.workflow
         event = WorkflowAdvanced(
+            job_id=job.id,
+            source=self._joblog.source,
+            queue=job.queue,
+            function=job.payload.function,
             number=verdict.number,
             run_seconds=whole_micros(outcome.run_seconds),
             inline_steps=verdict.inline_steps,
+            version=job.kind.version,
+            fixes=workflow.fixes if workflow else 0,
             **msgspec.structs.asdict(verdict.suspension),
-            **self._about(job),
         )
         return Advance(job, outcome, event)
 
@@ -129,6 +123,20 @@ class Suspensions:
             await self._joblog.follow_up(record, job.trace)
         except BusError as error:
             log.warning("workflow %s: its timer waits for the reconciler: %s", job.id, error)
+
+    async def dispatch_steps_unless_paused(self, advance: Advance) -> None:
+        """The same where a client may have paused the workflow while the advance ran.
+
+        The orchestrator dispatches the steps of a paused one when it is resumed.
+        """
+        job = advance.job
+        try:
+            record = await self._joblog.read(job.id)
+        except BusError as error:
+            log.warning("workflow %s: its steps wait for the reconciler: %s", job.id, error)
+            return
+        if record is not None and not record.is_paused:
+            await self.dispatch_steps([advance])
 
     async def dispatch_steps(self, advances: Sequence[Advance]) -> None:
         """Dispatches the jobs that they scheduled; a job that exists is left as it is."""

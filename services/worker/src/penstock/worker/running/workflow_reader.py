@@ -38,7 +38,7 @@ class WorkflowHistory(NamedTuple):
 
     Attributes:
         record: the job by its events, its start included.
-        ends: of its open steps, in the order in which they ended.
+        ends: of its open steps that are jobs, in the order in which they ended.
     """
 
     record: JobRecord

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
 from penstock.events.job import JobError
 from penstock.events.workflow import InlineResult, Resolution, WorkflowMemo
 from penstock.jobs.errors import Verdict, WorkflowError
-from penstock.jobs.job_type import encode_result
+from penstock.jobs.job_type import Call, encode_result
 from penstock.jobs.workflows.coded import results
 from penstock.jobs.workflows.coded.commands import RunInline, RunJob
 from penstock.jobs.workflows.coded.context import WorkflowContext
@@ -35,7 +35,15 @@ class Surroundings(Protocol):
         ...
 
     def record_part(self, part: Part) -> None:
-        """Stores the end of an inline step, or a part of what is to be recorded."""
+        """Stores the end of an inline step, or a part of what is waited for with its jobs."""
+        ...
+
+    def is_begun(self, batch: Leaf) -> bool:
+        """Whether all jobs of a recorded batch were made."""
+        ...
+
+    def begin_batch(self, batch: Leaf, calls: Iterator[Call]) -> None:
+        """Makes the jobs of a recorded batch, each once however often it is tried."""
         ...
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
@@ -69,10 +77,15 @@ def advance(
         while not isinstance(state, Ended):
             if isinstance(state, Calls):
                 result = _call(state.key, state.command)
-                around.record_part(Part(driver.now, driver.consumed, inline=result))
+                patches = driver.patches
+                around.record_part(
+                    Part(driver.now, driver.consumed, inline=result, patches=patches)
+                )
                 state = driver.record(result, around.now())
             elif not driver.is_full and (resolution := around.next_end(driver.open)) is not None:
                 state = driver.resolve(resolution)
+            elif (batch := _unbegun(driver, around)) is not None:
+                around.begin_batch(batch, driver.calls_of(batch))
             else:
                 recording = driver.suspend(around.encode)
                 if isinstance(recording, Suspension):
@@ -82,6 +95,14 @@ def advance(
     finally:
         driver.close()
     return state
+
+
+def _unbegun(driver: Driver, around: Surroundings) -> Leaf | None:
+    """A batch that was recorded, and of which not all jobs were made."""
+    for leaf in driver.open.values():
+        if leaf.kind == "batch" and leaf.n is not None and not around.is_begun(leaf):
+            return leaf
+    return None
 
 
 def _call(key: str, command: RunInline[Any]) -> InlineResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -28,6 +28,24 @@ class RunJob(Command[T]):
 
     name: str
     call: Call
+
+
+@dataclass(eq=False)
+class RunBatch(Command[T]):
+    """Many jobs, of which the counts are waited for.
+
+    Attributes:
+        calls: made while they are dispatched; read once.
+        function: of the first of them; empty where there is none.
+        allowed_failures: as of a batch.
+        total: how many; None where that is not known before.
+    """
+
+    name: str
+    calls: Iterator[Call]
+    function: str
+    allowed_failures: int | str = 0
+    total: int | None = None
 
 
 @dataclass(eq=False)

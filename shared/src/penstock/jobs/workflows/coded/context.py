@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import inspect
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sized
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from penstock.events.workflow import MAX_STATUS_FIELDS, Status
+from penstock.jobs.batches.allowed_failures import parse_allowed_failures
 from penstock.jobs.errors import WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import results
@@ -21,12 +23,14 @@ from penstock.jobs.workflows.coded.commands import (
     Awaited,
     Command,
     Join,
+    RunBatch,
     RunInline,
     RunJob,
     Sleep,
     WaitSignal,
 )
 from penstock.jobs.workflows.coded.driver import Driver
+from penstock.jobs.workflows.coded.results import MapResult
 
 T = TypeVar("T")
 
@@ -57,12 +61,41 @@ class WorkflowContext:
             StepFailed: at the await: the job is dead, or was cancelled.
             WorkflowError: it is no call, or one that cannot be a step.
         """
-        if not isinstance(call, Call):
-            raise WorkflowError(f"ctx.run takes a call of a job, my_job(...), found {call!r}")
-        if call.job.encrypted or call.job.kind:
-            what = "an encrypted job" if call.job.encrypted else "a workflow"
-            raise WorkflowError(f"{call.job.name}: {what} cannot be a step of a workflow yet")
+        check_call("ctx.run", call)
         return RunJob(name or results.short_name(call.job.name), call)
+
+    def map(
+        self, calls: Iterable[Call], *, allowed_failures: int | str = 0, name: str = ""
+    ) -> Command[MapResult]:
+        """Runs many jobs as one batch; awaited, how many completed, failed and were cancelled.
+
+        Args:
+            calls: of jobs, up to a million; a generator is read while they are dispatched, and read
+                again where that is interrupted, so it must give the same calls each time.
+            allowed_failures: more failed jobs than this, a number or a share such as ``"2%"``,
+                cancel the rest and raise the error.
+            name: in the key; that of the first call's function otherwise.
+
+        Raises:
+            StepFailed: at the await: more failed than are allowed, or the batch was cancelled.
+            WorkflowError: there is something else than calls, or no such share.
+        """
+        try:
+            parse_allowed_failures(allowed_failures)
+            given = iter(calls)
+        except (TypeError, ValueError) as error:
+            raise WorkflowError(f"ctx.map: {error}") from error
+        first = next(given, None)
+        if first is not None:
+            check_call("ctx.map", first)
+        function = first.job.name if first is not None else ""
+        return RunBatch(
+            name or results.short_name(function) or "map",
+            chain([] if first is None else [first], given),
+            function,
+            allowed_failures,
+            len(calls) if isinstance(calls, Sized) else None,
+        )
 
     def step(self, name: str, function: Callable[..., T], *args: Any) -> Command[T]:
         """Runs a short function inside of the workflow; what it returns is recorded once.
@@ -144,6 +177,23 @@ class WorkflowContext:
         """A UUID, the same each time: as an idempotency key for example."""
         return UUID(bytes=self._seed("uuid"), version=4)
 
+    def patched(self, name: str) -> bool:
+        """Whether this workflow is to take a new way through its code.
+
+        True for one that comes to this place for the first time with this code, and recorded with
+        it; False for one that was past the place before the code asked. The answer for a name stays
+        the same for the life of a workflow, wherever it is asked again.
+
+        Args:
+            name: of the change; remove the call when no living workflow answers False any more.
+
+        Example::
+
+            if ctx.patched("fraud-check"):
+                await ctx.run(check_fraud(order=order))
+        """
+        return self._driver.patched(name)
+
     def set_status(self, **fields: str | int | float | bool | None) -> None:
         """Shows something of the workflow to people: stage, counts.
 
@@ -161,6 +211,15 @@ class WorkflowContext:
     def _seed(self, name: str) -> bytes:
         key = f"{self.workflow_id} {self._driver.scope.key(name)}"
         return hashlib.blake2b(key.encode(), digest_size=16).digest()
+
+
+def check_call(what: str, call: Call) -> None:
+    """Raises WorkflowError: it is no call, or one that cannot be a step."""
+    if not isinstance(call, Call):
+        raise WorkflowError(f"{what} takes calls of jobs, my_job(...), found {call!r}")
+    if call.job.encrypted or call.job.kind:
+        kind = "an encrypted job" if call.job.encrypted else "a workflow"
+        raise WorkflowError(f"{call.job.name}: {kind} cannot be a step of a workflow yet")
 
 
 def _checked(parts: tuple[Awaited, ...], context: WorkflowContext) -> list[Awaited]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -21,6 +21,8 @@ from typing import Any
 import msgspec
 
 from penstock.events.workflow import (
+    MAX_PATCH_LENGTH,
+    MAX_PATCHES,
     InlineResult,
     MemoEntry,
     Resolution,
@@ -30,8 +32,15 @@ from penstock.events.workflow import (
 )
 from penstock.jobs.errors import StepFailed, WorkflowError
 from penstock.jobs.job_type import Call
-from penstock.jobs.workflows.coded import results
-from penstock.jobs.workflows.coded.commands import Awaited, Command, Join, RunInline, RunJob
+from penstock.jobs.workflows.coded import fitting, results
+from penstock.jobs.workflows.coded.commands import (
+    Awaited,
+    Command,
+    Join,
+    RunBatch,
+    RunInline,
+    RunJob,
+)
 from penstock.jobs.workflows.coded.foreign_await import foreign_await, without_loop
 from penstock.jobs.workflows.coded.nodes import (
     Branch,
@@ -74,7 +83,9 @@ class Driver:
         self._open: dict[str, Leaf] = {}
         self._inline: deque[Leaf] = deque()
         self._ready: deque[Callable[[], None]] = deque()
-        self._unrecorded = Unrecorded()
+        self._unrecorded = Unrecorded(memo.next_number)
+        self._patches = dict.fromkeys(memo.patches, True)
+        self._is_replaying = bool(memo.entries)
         self._root = Branch(None, make(self), self.scope)
         self._ready.append(partial(self._step, self._root, None))
 
@@ -85,10 +96,10 @@ class Driver:
         Raises:
             Diverged, WorkflowError, and what the workflow raises.
         """
-        for entry in self._memo.entries:
+        for index, entry in enumerate(self._memo.entries):
             self.now = entry.now
-            self._replay(entry)
-        self.now = self._live_now
+            self._replay(entry, fitting.Terms(self._memo, index))
+        self.now, self._is_replaying = self._live_now, False
         return self.go_on()
 
     def go_on(self) -> Ended | Calls | Quiet:
@@ -122,13 +133,31 @@ class Driver:
         """
         self._unrecorded.clear_consumed()
         self.now = now
-        self._return_inline(result)
+        self._return_inline(self._inline[0], result)
         return self.go_on()
 
     @property
     def consumed(self) -> tuple[Resolution, ...]:
         """What was noted since the last recording."""
         return self._unrecorded.consumed
+
+    @property
+    def patches(self) -> tuple[str, ...]:
+        """Names that were first asked about since the last recording, and are new to it."""
+        return self._unrecorded.patches
+
+    def patched(self, name: str) -> bool:
+        """See :meth:`WorkflowContext.patched`. Raises WorkflowError."""
+        if name not in self._patches:
+            if not 0 < len(name) <= MAX_PATCH_LENGTH or len(self._patches) >= MAX_PATCHES:
+                raise WorkflowError(
+                    f"ctx.patched({name[:80]!r}): a name has 1 to {MAX_PATCH_LENGTH} characters, "
+                    f"and a workflow at most {MAX_PATCHES} of them"
+                )
+            self._patches[name] = not self._is_replaying
+            if not self._is_replaying:
+                self._unrecorded.patch(name)
+        return self._patches[name]
 
     @property
     def is_full(self) -> bool:
@@ -139,8 +168,8 @@ class Driver:
         """What is to be recorded when it is quiet.
 
         Returns:
-            A part where one event does not hold all; what follows is asked for after
-            :meth:`recorded`.
+            A part where one event does not hold all, or a batch begins; what follows is asked for
+            after :meth:`recorded`.
 
         Raises:
             WorkflowError, PayloadTooLarge
@@ -149,8 +178,9 @@ class Driver:
         to_record = [leaf for leaf in self._open.values() if leaf.n is None]
         scheduled = unrecorded.schedule(to_record, encode)
         consumed, given_up = unrecorded.consumed, unrecorded.given_up
-        if len(scheduled) < len(to_record) or unrecorded.is_full:
-            return Part(self.now, consumed, scheduled, given_up)
+        begins_batch = any(step.kind == "batch" for step in scheduled)
+        if len(scheduled) < len(to_record) or unrecorded.is_full or begins_batch:
+            return Part(self.now, consumed, scheduled, given_up, patches=unrecorded.patches)
         return Suspension(
             now=self.now,
             consumed=consumed,
@@ -159,70 +189,46 @@ class Driver:
             wait=tuple(WaitGroup(*group) for group in groups(self._root)),
             due_at=self._due_at(),
             status=self.status,
-            in_parts=unrecorded.in_parts,
+            parts=unrecorded.parts,
+            patches=unrecorded.patches,
         )
+
+    def calls_of(self, leaf: Leaf) -> Iterator[Call]:
+        """The calls of a batch, made by the code of the workflow; read once, and to their end."""
+        assert isinstance(leaf.command, RunBatch)
+        self.scope = Scope(f"{leaf.key}/")
+        return leaf.command.calls
 
     def recorded(self) -> None:
         """A part was recorded."""
         self._unrecorded.clear()
-        self._unrecorded.in_parts = True
+        self._unrecorded.parts += 1
 
     def close(self) -> None:
         """Ends the coroutines; what they do then has no effect."""
         self._close(self._root)
 
     # --- replaying --------------------------------------------------------------------------------
-    def _replay(self, entry: MemoEntry) -> None:
+    def _replay(self, entry: MemoEntry, terms: fitting.Terms) -> None:
         self._run()
         for resolution in entry.consumed:
-            self._refuse_inline(f"the end of {resolution.key!r}")
+            fitting.check_no_inline(self._inline, f"the end of {resolution.key!r}", terms)
             if resolution.key not in self._open:
                 raise Diverged(f"recorded is step {resolution.key!r}, which the code does not call")
             self._consume(resolution)
             self._run()
-        if self._root.has_ended:
-            error = self._root.error
-            how = f"raises {type(error).__name__} ({error})" if error else "ends"
-            raise Diverged(f"the code {how} where recorded is {_what(entry)}")
+        fitting.check_not_ended(self._root, entry, terms)
         if entry.inline is not None:
-            self._replay_inline(entry.inline)
+            leaf = fitting.inline_leaf(self._inline, entry.inline, terms)
+            self._return_inline(leaf, entry.inline)
             self._unrecorded.clear_consumed()
         else:
-            self._refuse_inline(_what(entry))
-            self._replay_schedule(entry)
+            fitting.check_no_inline(self._inline, fitting.what(entry), terms)
+            for leaf, step in fitting.scheduled_leaves(entry, self._open.values(), terms):
+                self._unrecorded.number(leaf, step.n)
+                leaf.due_at = step.due_at
             self._unrecorded.clear()
-
-    def _replay_inline(self, result: InlineResult) -> None:
-        leaf = self._inline[0] if self._inline else None
-        if leaf is None or (leaf.key, leaf.digest) != (result.key, result.digest):
-            called = f"{leaf.key!r} ({leaf.digest})" if leaf else "nothing"
-            raise Diverged(
-                f"recorded is the inline step {result.key!r} ({result.digest}), "
-                f"the code calls {called}"
-            )
-        self._return_inline(result)
-
-    def _replay_schedule(self, entry: MemoEntry) -> None:
-        called = {leaf.key: leaf for leaf in self._open.values() if leaf.n is None}
-        for step in entry.scheduled:
-            leaf = called.pop(step.key, None)
-            if leaf is None:
-                raise Diverged(f"recorded is {step.kind} {step.key!r}, the code does not call it")
-            if (leaf.kind, leaf.digest) != (step.kind, step.digest):
-                raise Diverged(
-                    f"recorded under {step.key!r} is {step.kind} {step.digest}, "
-                    f"the code calls {leaf.kind} {leaf.digest}"
-                )
-            self._unrecorded.number(leaf, step.n)
-            leaf.due_at = step.due_at
-        if called and not entry.is_part:
-            raise Diverged(f"the code calls {next(iter(called))!r}, which was not recorded")
-
-    def _refuse_inline(self, recorded: str) -> None:
-        if self._inline:
-            raise Diverged(
-                f"the code calls the inline step {self._inline[0].key!r}, recorded is {recorded}"
-            )
+            self._unrecorded.parts += entry.is_part
 
     # --- running ----------------------------------------------------------------------------------
     def _run(self) -> None:
@@ -301,8 +307,8 @@ class Driver:
         else:
             self._end(leaf, value)
 
-    def _return_inline(self, result: InlineResult) -> None:
-        leaf = self._inline.popleft()
+    def _return_inline(self, leaf: Leaf, result: InlineResult) -> None:
+        self._inline.remove(leaf)
         if result.error is not None:
             error = StepFailed(result.key, result.error.kind, result.error.message)
             self._end(leaf, None, error)
@@ -381,10 +387,3 @@ def _later(now: datetime, length: timedelta) -> datetime:
         return now + length
     except OverflowError:
         raise WorkflowError(f"{length} from now is beyond the last year there is") from None
-
-
-def _what(entry: MemoEntry) -> str:
-    if entry.inline is not None:
-        return f"the inline step {entry.inline.key!r}"
-    keys = ", ".join(repr(step.key) for step in entry.scheduled[:3])
-    return f"a suspension that waits for {keys or 'the same as before'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from penstock.events.workflow import (
     MAX_INBOX_SIGNALS,
     CarriedSignal,
     InboxCarried,
+    ScheduledStep,
     SignalReceived,
 )
 
@@ -73,6 +75,20 @@ def kept(events: Events, consumed: Collection[int]) -> Kept:
         else:
             signals.append(signal)
     return Kept(signals, refused)
+
+
+def answered(steps: Iterable[ScheduledStep], signals: Iterable[Signal]) -> dict[int, Signal]:
+    """The signal that each open wait will be given, by the number of its step.
+
+    Args:
+        steps: that are open.
+        signals: unread, oldest first.
+    """
+    by_name: defaultdict[str, deque[Signal]] = defaultdict(deque)
+    for signal in signals:
+        by_name[signal.name].append(signal)
+    waits = sorted((step for step in steps if step.kind == "signal"), key=lambda step: step.n)
+    return {step.n: by_name[step.digest].popleft() for step in waits if by_name[step.digest]}
 
 
 def _counted(events: Events) -> Iterator[Signal]:

@@ -16,9 +16,11 @@ from penstock.events.workflow import (
     MemoEntry,
     ScheduledStep,
     StepRecorded,
+    StepsScheduled,
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowFixed,
     WorkflowMemo,
 )
 
@@ -31,12 +33,18 @@ def changes(memo: WorkflowMemo | None, event: JobEvent) -> dict[str, Any]:
     Its tries, and the losses of its workers, are counted anew for each advance.
     """
     match event:
-        case StepRecorded():
+        case StepRecorded() | StepsScheduled():
             return {"workflow": recorded(memo, event)}
         case WorkflowAdvanced():
             after = advanced(memo, event)
         case WorkflowBlocked():
-            after = blocked(memo, event.reason)
+            after = blocked(memo, event)
+        case WorkflowFixed():
+            return {
+                "workflow": fixed(memo or EMPTY, event),
+                "wakes_at": None,
+                "available_at": event.at,
+            }
         case _:
             return {}
     return {
@@ -62,34 +70,97 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
         scheduled=event.scheduled,
         cancelled=event.cancelled,
     )
-    return WorkflowMemo(
+    return msgspec.structs.replace(
+        memo,
         entries=(*memo.entries, entry),
         wait=event.wait,
         status=event.status,
         advances=event.number,
-        inline_steps=memo.inline_steps,
+        **_by_code(memo, event),
     )
 
 
-def recorded(memo: WorkflowMemo | None, event: StepRecorded) -> WorkflowMemo:
-    """The memo after an inline step, or a part of a schedule."""
+def recorded(memo: WorkflowMemo | None, event: StepRecorded | StepsScheduled) -> WorkflowMemo:
+    """The memo after an inline step, or a part of what it waits for."""
     memo = memo or EMPTY
     if event.number != memo.inline_steps + 1:
         return memo
-    entry = MemoEntry(
-        now=event.now,
-        consumed=event.consumed,
-        scheduled=event.scheduled,
-        cancelled=event.cancelled,
-        inline=event.inline,
-        is_part=event.inline is None,
+    if isinstance(event, StepRecorded):
+        entry = MemoEntry(now=event.now, consumed=event.consumed, inline=event.inline)
+    else:
+        entry = MemoEntry(
+            now=event.now,
+            consumed=event.consumed,
+            scheduled=event.scheduled,
+            cancelled=event.cancelled,
+            is_part=True,
+        )
+    return msgspec.structs.replace(
+        memo,
+        entries=(*memo.entries, entry),
+        inline_steps=event.number,
+        **_by_code(memo, event),
     )
-    return msgspec.structs.replace(memo, entries=(*memo.entries, entry), inline_steps=event.number)
 
 
-def blocked(memo: WorkflowMemo | None, reason: str) -> WorkflowMemo:
-    """The same memo, which the code that ran does not fit."""
-    return msgspec.structs.replace(memo or EMPTY, blocked=reason)
+def _by_code(
+    memo: WorkflowMemo, event: WorkflowAdvanced | StepRecorded | StepsScheduled
+) -> dict[str, Any]:
+    """What changes as soon as code of some version has gone on."""
+    return {
+        "blocked": "",
+        "blocked_since": None,
+        "version": event.version or memo.version,
+        "patches": (*memo.patches, *event.patches),
+    }
+
+
+def blocked(memo: WorkflowMemo | None, event: WorkflowBlocked) -> WorkflowMemo:
+    """The same memo, with which no code goes on."""
+    memo = memo or EMPTY
+    since = memo.blocked_since or event.since or event.at
+    return msgspec.structs.replace(memo, blocked=event.reason, blocked_since=since)
+
+
+def fixed(memo: WorkflowMemo, event: WorkflowFixed) -> WorkflowMemo:
+    """The memo as an operator wants it to be gone on from."""
+    keys = frozenset(event.forgotten)
+    numbers = [step.n for entry in memo.entries for step in entry.scheduled]
+    is_amended = bool(keys) or event.accepts
+    return msgspec.structs.replace(
+        memo,
+        entries=tuple(_without(entry, keys) for entry in memo.entries),
+        blocked="",
+        blocked_since=None,
+        version=event.version or memo.version,
+        next_number=max([memo.next_number, *(n + 1 for n in numbers)]),
+        amended=len(memo.entries) if is_amended else memo.amended,
+        accepted=len(memo.entries) if event.accepts else memo.accepted,
+        fixes=memo.fixes + 1,
+    )
+
+
+def _without(entry: MemoEntry, keys: frozenset[str]) -> MemoEntry:
+    dropped = {step.n for step in entry.scheduled if step.key in keys}
+    return msgspec.structs.replace(
+        entry,
+        consumed=tuple(one for one in entry.consumed if one.key not in keys),
+        scheduled=tuple(step for step in entry.scheduled if step.n not in dropped),
+        inline=None if entry.inline and entry.inline.key in keys else entry.inline,
+    )
+
+
+def recorded_keys(memo: WorkflowMemo) -> set[str]:
+    """Keys of all that was recorded."""
+    return {
+        key
+        for entry in memo.entries
+        for key in (
+            *(step.key for step in entry.scheduled),
+            *(one.key for one in entry.consumed),
+            *((entry.inline.key,) if entry.inline else ()),
+        )
+    }
 
 
 def scheduled_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
@@ -108,10 +179,12 @@ def open_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
 
 
 def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
-    """Steps with jobs that it does not wait for any more; these are to be cancelled."""
+    """Jobs and batches that it does not wait for any more; these are to be cancelled."""
     given_up = {n for entry in memo.entries for n in entry.cancelled}
     return [
-        step for step in scheduled_steps(memo).values() if step.n in given_up and step.kind == "job"
+        step
+        for step in scheduled_steps(memo).values()
+        if step.n in given_up and step.kind in ("job", "batch")
     ]
 
 

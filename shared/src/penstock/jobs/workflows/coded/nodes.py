@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -14,10 +14,13 @@ from penstock.events.workflow import (
     Resolution,
     ScheduledStep,
     Status,
+    StepKind,
+    StepRecorded,
+    StepsScheduled,
     WaitGroup,
 )
 from penstock.jobs.errors import WorkflowError
-from penstock.jobs.workflows.coded.commands import Command, Join, RunInline, RunJob, Sleep
+from penstock.jobs.workflows.coded.commands import Command, Join, RunBatch, RunInline, RunJob, Sleep
 
 
 class Diverged(Exception):
@@ -51,17 +54,35 @@ class Suspension(msgspec.Struct, frozen=True):
     wait: tuple[WaitGroup, ...]
     due_at: datetime | None
     status: Status
-    in_parts: bool = False
+    parts: int = 0
+    patches: tuple[str, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What is to be recorded before an advance goes on; as the fields of ``StepRecorded``."""
+    """What is to be recorded before an advance goes on."""
 
     now: datetime
     consumed: tuple[Resolution, ...]
     scheduled: tuple[ScheduledStep, ...] = ()
     cancelled: tuple[int, ...] = ()
     inline: InlineResult | None = None
+    patches: tuple[str, ...] = ()
+
+    def event(self, about: Mapping[str, Any]) -> StepRecorded | StepsScheduled:
+        """What is stored of it.
+
+        Args:
+            about: further fields of the event.
+        """
+        shared: dict[str, Any] = {
+            "now": self.now,
+            "consumed": self.consumed,
+            "patches": self.patches,
+            **about,
+        }
+        if self.inline is not None:
+            return StepRecorded(inline=self.inline, **shared)
+        return StepsScheduled(scheduled=self.scheduled, cancelled=self.cancelled, **shared)
 
 
 class Scope:
@@ -108,10 +129,15 @@ class Leaf(Node):
         self.n: int | None = None
 
     @property
-    def kind(self) -> Literal["job", "timer", "signal"]:
-        if isinstance(self.command, RunJob):
-            return "job"
-        return "timer" if isinstance(self.command, Sleep) else "signal"
+    def kind(self) -> StepKind:
+        match self.command:
+            case RunJob():
+                return "job"
+            case RunBatch():
+                return "batch"
+            case Sleep():
+                return "timer"
+        return "signal"
 
 
 class Branch(Node):

@@ -8,17 +8,61 @@ from typing import Any
 
 import msgspec
 
-from penstock.events.workflow import Resolution
+from penstock.events.job import JobError
+from penstock.events.workflow import Resolution, StepOutcome
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.errors import StepFailed
 from penstock.jobs.job_type import JobType
 from penstock.jobs.workflows.coded.commands import (
     NO_DEFAULT,
     Command,
+    RunBatch,
     RunInline,
     RunJob,
     Sleep,
     WaitSignal,
 )
+
+
+class MapResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What :meth:`WorkflowContext.map` returns: how its jobs ended, each counted once.
+
+    Attributes:
+        batch_id: what ``client.batches`` and ``penstock batch`` show it by.
+    """
+
+    batch_id: str
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        """All jobs."""
+        return self.completed + self.failed + self.cancelled
+
+
+def end_of_batch(key: str, record: BatchRecord) -> Resolution:
+    """How a step ended that is a batch.
+
+    Args:
+        key: of the step.
+        record: of a batch that has ended.
+    """
+    counts = record.counts
+    result = MapResult(
+        batch_id=record.id,
+        completed=counts.completed,
+        failed=counts.failed,
+        cancelled=counts.cancelled,
+    )
+    outcome = _BATCH_OUTCOMES[record.state]
+    error = None
+    if outcome != "completed":
+        summary = f"{result.failed} of {result.total} jobs failed"
+        message = f"{summary}: {record.reason} (batch {record.id})"
+        error = JobError(kind=f"batch-{outcome}", message=message)
+    return Resolution(key=key, outcome=outcome, value=msgspec.msgpack.encode(result), error=error)
 
 
 def short_name(function: str) -> str:
@@ -32,6 +76,8 @@ def digest(command: Command[Any]) -> str:
         case RunJob():
             arguments = hashlib.blake2b(command.call.arguments, digest_size=6).hexdigest()
             return f"{command.call.job.name}({arguments})"
+        case RunBatch():
+            return command.function
         case RunInline():
             return str(getattr(command.function, "__qualname__", type(command.function).__name__))
         case WaitSignal():
@@ -60,6 +106,8 @@ def value(command: Command[Any], resolution: Resolution) -> Any:
             if isinstance(job, JobType):
                 return job.decode_result(resolution.value or _NIL)
             return msgspec.msgpack.decode(resolution.value or _NIL)
+        case RunBatch(), "completed":
+            return msgspec.msgpack.decode(resolution.value, type=MapResult)
         case WaitSignal(), "received":
             return msgspec.msgpack.decode(resolution.value, type=command.kind)
         case WaitSignal(), "timed-out":
@@ -74,3 +122,8 @@ def value(command: Command[Any], resolution: Resolution) -> Any:
 
 
 _NIL = b"\xc0"
+_BATCH_OUTCOMES: dict[BatchState, StepOutcome] = {
+    BatchState.COMPLETED: "completed",
+    BatchState.FAILED: "failed",
+    BatchState.CANCELLED: "cancelled",
+}

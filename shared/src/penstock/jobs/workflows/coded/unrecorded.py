@@ -23,16 +23,20 @@ _FIELDS_BYTES = 150
 class Unrecorded:
     """Ends that were noted and steps that were given up since the last recording.
 
+    Args:
+        next_number: the least number of the next step.
+
     Attributes:
-        in_parts: a part was recorded since the advance began.
+        parts: how many were recorded of all that it waited for so far.
     """
 
-    def __init__(self) -> None:
-        self.in_parts = False
+    def __init__(self, next_number: int = 0) -> None:
+        self.parts = 0
+        self._patches: list[str] = []
         self._consumed: list[Resolution] = []
         self._given_up: list[int] = []
         self._bytes = 0.0
-        self._count = 0
+        self._count = next_number
 
     @property
     def consumed(self) -> tuple[Resolution, ...]:
@@ -43,6 +47,11 @@ class Unrecorded:
     def given_up(self) -> tuple[int, ...]:
         """Numbers of steps."""
         return tuple(self._given_up)
+
+    @property
+    def patches(self) -> tuple[str, ...]:
+        """Names of changes that are taken; see ``WorkflowContext.patched``."""
+        return tuple(self._patches)
 
     @property
     def is_full(self) -> bool:
@@ -59,6 +68,10 @@ class Unrecorded:
     def give_up(self, n: int) -> None:
         """Adds a step that is not waited for any more."""
         self._given_up.append(n)
+
+    def patch(self, name: str) -> None:
+        """Adds a change that is taken."""
+        self._patches.append(name)
 
     def number(self, leaf: Leaf, n: int) -> None:
         """Gives a step the number that it was recorded with."""
@@ -97,11 +110,11 @@ class Unrecorded:
 
     def clear(self) -> None:
         """All of it was recorded."""
-        self._consumed.clear()
+        self.clear_consumed()
         self._given_up.clear()
-        self._bytes = 0.0
 
     def clear_consumed(self) -> None:
         """The ends were recorded, with those of an inline step."""
         self._consumed.clear()
+        self._patches.clear()
         self._bytes = 0.0

@@ -1,0 +1,123 @@
+"""Changing what a blocked workflow goes on from: recorded as an event, and offered at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from penstock.events.workflow import ScheduledStep, WorkflowFixed
+from penstock.jobs import derived_ids
+from penstock.jobs.errors import JobRefused, NotFound
+from penstock.jobs.event_store.compare_and_set import compare_and_set
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_view import JobView
+from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.coded.workflow_type import MAX_VERSION
+
+_MAX_REASON_LENGTH = 500
+_MOST_KEYS = 1_000
+
+Look = Callable[[str], Awaitable[JobView]]
+Cancel = Callable[[str, str], Awaitable[JobView]]
+
+
+class Fix(msgspec.Struct, frozen=True, kw_only=True):
+    """One change; exactly one of the three is given.
+
+    Attributes:
+        forget: keys of steps whose record counts no more.
+        version: of the code that is to run it from now on.
+        accept: what was recorded counts although functions or arguments differ.
+        reason: for people.
+    """
+
+    forget: tuple[str, ...] = ()
+    version: int = 0
+    accept: bool = False
+    reason: str = ""
+
+    def check(self) -> None:
+        """Raises JobRefused: it is none."""
+        if [bool(self.forget), bool(self.version), self.accept].count(True) != 1:
+            raise JobRefused("a fix is one of: forget=[...], version=..., accept=True")
+        if not 0 <= self.version <= MAX_VERSION:
+            raise JobRefused(f"a version is 1 to {MAX_VERSION:,}, found {self.version}")
+        if len(self.forget) > _MOST_KEYS:
+            raise JobRefused(f"at most {_MOST_KEYS:,} steps are forgotten at once")
+
+
+async def fix(log: JobLog, look: Look, cancel: Cancel, workflow_id: str, wanted: Fix) -> None:
+    """Stores the change if the workflow is blocked, and what follows from it.
+
+    A process that is killed in between leaves the queue message to the orchestrator. A job of a
+    forgotten step that was not cancelled then runs to its end, and nothing waits for it.
+
+    Args:
+        log: the events of jobs.
+        look: reads a job.
+        cancel: cancels a job.
+        workflow_id: of the workflow.
+        wanted: the change.
+
+    Raises:
+        NotFound, BusError
+        JobRefused: it is not blocked, or has no such step.
+    """
+    wanted.check()
+
+    async def change(view: JobView) -> list[ScheduledStep] | None:
+        record = view.record
+        forgotten = _living_jobs(record, wanted.forget)
+        event = WorkflowFixed(
+            job_id=workflow_id,
+            correlation_id=workflow_id,
+            source=log.source,
+            queue=record.queue,
+            function=record.function,
+            reason=wanted.reason[:_MAX_REASON_LENGTH],
+            forgotten=wanted.forget,
+            version=wanted.version,
+            accepts=wanted.accept,
+        )
+        after = await log.append_if(record, event)
+        if after is None:
+            return None
+        await log.follow_up(after, await log.dispatch_trace(workflow_id))
+        return forgotten
+
+    steps = await compare_and_set(lambda: look(workflow_id), change, f"workflow {workflow_id}")
+    for step in steps:
+        with suppress(NotFound):  # a crash may have left its job out
+            job_id = derived_ids.step_id(workflow_id, step.n)
+            await cancel(job_id, f"workflow {workflow_id} does not wait for it any more")
+
+
+def _living_jobs(record: JobRecord, keys: Sequence[str]) -> list[ScheduledStep]:
+    """Steps among ``keys`` whose jobs are still waited for.
+
+    Raises:
+        JobRefused: the workflow cannot be fixed so.
+    """
+    if not record.is_workflow:
+        raise JobRefused(f"job {record.id} is no workflow")
+    recorded = record.workflow or memo.EMPTY
+    if record.state is not State.SUSPENDED or not recorded.blocked:
+        raise JobRefused(
+            f"workflow {record.id} is not blocked but {record.state}; only what a blocked one goes "
+            "on from can be changed"
+        )
+    _check_keys(record.id, keys, memo.recorded_keys(recorded))
+    waiting = memo.open_steps(recorded)
+    return [waiting[key] for key in keys if key in waiting and waiting[key].kind == "job"]
+
+
+def _check_keys(workflow_id: str, keys: Iterable[str], recorded: set[str]) -> None:
+    for key in keys:
+        if key not in recorded:
+            near = difflib.get_close_matches(key, recorded, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "'penstock workflow show' lists them"
+            raise JobRefused(f"workflow {workflow_id} has recorded no step {key[:80]!r}; {hint}")

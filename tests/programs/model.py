@@ -1,0 +1,223 @@
+"""What a program must lead to: the same program as plain asyncio code, on a clock that jumps.
+
+Nothing here is shared with the code that is proven.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from tests.programs.program import (
+    Break,
+    Catch,
+    Gather,
+    Inline,
+    Program,
+    Race,
+    Raise,
+    Run,
+    Sequence,
+    Sleep,
+    Story,
+    Wait,
+)
+
+APART_SECONDS = 3600.0
+"""Two moments of a program that lie closer together may change places after a crash."""
+_SETTLES = 40
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """How a story ends.
+
+    Attributes:
+        state: of the workflow: completed, dead or cancelled.
+        outcome: its value; the kind of its error.
+        at: seconds after its start.
+    """
+
+    state: str
+    outcome: Any
+    at: float
+
+
+class Undetermined(Exception):
+    """Moments lie so close together that more than one outcome would be right."""
+
+
+class _Failed(Exception):
+    """A step or a wait that failed; its kind is the first argument."""
+
+
+class _Raised(Exception):
+    pass
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Its time passes at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self._clock_resolution = 0.001  # beyond 10^7 s, a nanosecond more is the same number
+
+    def time(self) -> float:
+        return self.seconds
+
+    def _run_once(self) -> None:
+        timers = [timer.when() for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+        if timers and not self._ready:  # type: ignore[attr-defined]
+            self.seconds = max(self.seconds, min(timers))
+        super()._run_once()  # type: ignore[misc]
+
+
+class _Model:
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self.moments: list[float] = []
+        self._arrived: dict[str, deque[int]] = {}
+        self._waiting: dict[str, deque[asyncio.Future[int]]] = {}
+
+    async def outcome(self) -> Expected:
+        loop = asyncio.get_running_loop()
+        for sent in self._story.sent:
+            self.moments.append(sent.at)
+            loop.call_at(sent.at, self._arrive, sent.signal, sent.value)
+        running = asyncio.ensure_future(self._run(self._story.program))
+        if (at := self._story.cancelled_at) is not None:
+            self.moments.append(at)
+            loop.call_at(at, running.cancel)
+        try:
+            return Expected("completed", await running, loop.time())
+        except _Failed as failed:
+            return Expected("dead", failed.args[0], loop.time())
+        except _Raised:
+            return Expected("dead", "Broken", loop.time())
+        except asyncio.CancelledError:
+            return Expected("cancelled", None, loop.time())
+
+    # --- parts ------------------------------------------------------------------------------------
+    async def _run(self, program: Program) -> Any:
+        match program:
+            case Sequence(parts):
+                return [await self._run(part) for part in parts]
+            case Gather(parts, drain):
+                return await self._gather(parts, drain)
+            case Race(parts):
+                return await self._race(parts)
+            case Catch(part):
+                try:
+                    return await self._run(part)
+                except _Failed as failed:
+                    return f"caught {failed.args[0]}"
+            case _:
+                return await self._leaf(program)
+
+    async def _leaf(self, leaf: Run | Inline | Sleep | Wait | Raise | Break) -> Any:
+        match leaf:
+            case Run(number, seconds, failures):
+                await self._pass(seconds)
+                if failures >= 2:
+                    raise _Failed("StepFailed")
+                return number
+            case Inline(value, fails):
+                if fails:
+                    raise _Failed("StepFailed")
+                return value
+            case Sleep(seconds):
+                await self._pass(seconds)
+                return "slept"
+            case Wait(signal, timeout, has_default):
+                return await self._wait(signal, timeout, has_default)
+            case Raise():
+                raise _Raised
+            case Break():
+                return "mended"
+
+    async def _pass(self, seconds: float) -> None:
+        self.moments.append(asyncio.get_running_loop().time() + seconds)
+        await asyncio.sleep(seconds)
+
+    async def _gather(self, parts: tuple[Program, ...], drain: bool) -> list[Any]:
+        tasks = [asyncio.create_task(self._run(part)) for part in parts]
+        try:
+            if not tasks:
+                return []
+            when = asyncio.ALL_COMPLETED if drain else asyncio.FIRST_EXCEPTION
+            await asyncio.wait(tasks, return_when=when)
+            ended = await self._settled(tasks)
+            errors = [task.exception() for task in tasks if task in ended and task.exception()]
+            raised = any(isinstance(error, _Raised) for error in errors)
+            if raised and any(isinstance(error, _Failed) for error in errors):
+                raise Undetermined
+            if errors and not drain and len({str(error) for error in errors}) > 1:
+                raise Undetermined
+            if errors and errors[0]:
+                raise errors[0]
+            return [task.result() for task in tasks]
+        finally:
+            await _end(tasks)
+
+    async def _race(self, parts: tuple[Program, ...]) -> Any:
+        tasks = [asyncio.create_task(self._run(part)) for part in parts]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            ended = await self._settled(tasks)
+            if len(ended) > 1:
+                raise Undetermined
+            return next(iter(ended)).result()
+        finally:
+            await _end(tasks)
+
+    async def _settled(self, tasks: Iterable[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+        """Those that have ended when all that happens at this moment has happened."""
+        for _ in range(_SETTLES):
+            await asyncio.sleep(0)
+        return {task for task in tasks if task.done()}
+
+    # --- signals ----------------------------------------------------------------------------------
+    def _arrive(self, signal: str, value: int) -> None:
+        waiting = self._waiting.setdefault(signal, deque())
+        while waiting:
+            waiter = waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(value)
+                return
+        self._arrived.setdefault(signal, deque()).append(value)
+
+    async def _wait(self, signal: str, timeout: float, has_default: bool) -> Any:
+        if arrived := self._arrived.get(signal):
+            return arrived.popleft()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[int] = loop.create_future()
+        self._waiting.setdefault(signal, deque()).append(waiter)
+        self.moments.append(loop.time() + timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                return await waiter
+        except TimeoutError:
+            if has_default:
+                return "nothing"
+            raise _Failed("TimeoutError") from None
+
+
+async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def expected(story: Story) -> Expected:
+    """How a story ends. Raises Undetermined."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        model = _Model(story)
+        end = runner.run(model.outcome())
+    moments = sorted(moment for moment in model.moments if moment <= end.at + APART_SECONDS)
+    if any(later - earlier < APART_SECONDS for earlier, later in pairwise(moments)):
+        raise Undetermined
+    return end

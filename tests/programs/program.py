@@ -1,0 +1,208 @@
+"""Random workflows as values, and as the code of a workflow.
+
+A program is a tree. Each of its jobs has a queue of its own, so that the harness decides when a job
+runs by offering its queue to the worker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Union
+
+import msgspec
+
+from penstock.jobs import Call, Context, job, workflow
+from penstock.jobs.errors import StepFailed
+from penstock.jobs.workflows.coded.context import WorkflowContext
+
+MAX_JOBS = 12
+"""Jobs of one program."""
+FLOWS = "flows"
+SIGNALS = ("go", "stop")
+
+
+class Run(msgspec.Struct, frozen=True, tag=True):
+    """A job.
+
+    Attributes:
+        number: of the job in its program.
+        seconds: from its dispatch to its end.
+        failures: attempts that fail, of two.
+    """
+
+    number: int
+    seconds: float
+    failures: int = 0
+
+
+class Inline(msgspec.Struct, frozen=True, tag=True):
+    value: int
+    fails: bool = False
+
+
+class Sleep(msgspec.Struct, frozen=True, tag=True):
+    seconds: float
+
+
+class Wait(msgspec.Struct, frozen=True, tag=True):
+    """A wait for a signal. With a default it does not fail."""
+
+    signal: str
+    timeout: float
+    has_default: bool = False
+
+
+class Raise(msgspec.Struct, frozen=True, tag=True):
+    """The workflow's own code raises an error: the workflow is dead."""
+
+
+class Break(msgspec.Struct, frozen=True, tag=True):
+    """The workflow's own code raises an error until it is mended, and the workflow requeued."""
+
+
+class Sequence(msgspec.Struct, frozen=True, tag=True):
+    parts: tuple[Program, ...]
+
+
+class Gather(msgspec.Struct, frozen=True, tag=True):
+    parts: tuple[Program, ...]
+    drain: bool = False
+
+
+class Race(msgspec.Struct, frozen=True, tag=True):
+    parts: tuple[Program, ...]
+
+
+class Catch(msgspec.Struct, frozen=True, tag=True):
+    part: Program
+
+
+Program = Union[Run, Inline, Sleep, Wait, Raise, Break, Sequence, Gather, Race, Catch]  # noqa: UP007 - recursive
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A signal that is sent ``times`` with the same id."""
+
+    at: float
+    signal: str
+    value: int
+    times: int = 1
+
+
+class Story(msgspec.Struct, frozen=True):
+    """A program, and what is done to it from outside.
+
+    Attributes:
+        seed: that it was drawn from.
+        sent: signals, also before they are waited for and after the end.
+        cancelled_at: when a client cancels it; None for never.
+    """
+
+    seed: int
+    program: Program
+    sent: tuple[Sent, ...] = ()
+    cancelled_at: float | None = None
+
+
+def leaves(program: Program) -> Iterator[Any]:
+    """All parts of a program that hold no other."""
+    match program:
+        case Sequence(parts) | Gather(parts) | Race(parts):
+            for part in parts:
+                yield from leaves(part)
+        case Catch(part):
+            yield from leaves(part)
+        case _:
+            yield program
+
+
+def read(data: Any) -> Program:
+    """A program of plain values, as the arguments of a workflow are."""
+    program: Program = msgspec.convert(data, Program)
+    return program
+
+
+# --- its jobs and its code ------------------------------------------------------------------------
+class Broken(RuntimeError):
+    """The workflow's own code."""
+
+
+mended: set[str] = set()
+"""Workflows whose `Break` raises no more."""
+inline_runs: Counter[tuple[str, int]] = Counter()
+"""How often the inline steps of each workflow ran, by their value."""
+
+
+def leaf_queue(number: int) -> str:
+    return f"leaf-{number}"
+
+
+def _work(context: Context, value: int, failures: int) -> int:
+    if context.attempt <= failures:
+        raise ValueError(f"attempt {context.attempt}")
+    return value
+
+
+WORK: list[Any] = [
+    job(queue=leaf_queue(number), name=f"tests.programs.work{number}", tries=2, backoff=[0.05])(
+        _work
+    )
+    for number in range(MAX_JOBS)
+]
+
+
+def leaf_job(run: Run) -> Call:
+    """The call of a job of a program, in a queue of its own."""
+    call: Call = WORK[run.number](value=run.number, failures=run.failures)
+    return call
+
+
+@workflow(queue=FLOWS, name="tests.programs.follow", tries=2, backoff=[0.05])
+async def follow(ctx: WorkflowContext, program: Any) -> Any:
+    """Runs a program."""
+    return await interpret(ctx, read(program), leaf_job)
+
+
+async def interpret(ctx: WorkflowContext, program: Program, call: Callable[[Run], Call]) -> Any:
+    """A program as the code of a workflow.
+
+    Args:
+        call: makes the call of a job.
+    """
+    match program:
+        case Run():
+            return await ctx.run(call(program))
+        case Inline(value, fails):
+            return await ctx.step("inline", _inline, ctx.workflow_id, value, fails)
+        case Sleep(seconds):
+            await ctx.sleep(seconds)
+            return "slept"
+        case Wait(signal, timeout, has_default):
+            default = {"default": "nothing"} if has_default else {}
+            return await ctx.wait_signal(signal, int, timeout=timeout, **default)
+        case Raise():
+            raise Broken("raised")
+        case Break():
+            if ctx.workflow_id not in mended:
+                raise Broken("until it is mended")
+            return "mended"
+        case Sequence(parts):
+            return [await interpret(ctx, part, call) for part in parts]
+        case Gather(parts, drain):
+            of_parts = [interpret(ctx, part, call) for part in parts]
+            return await ctx.gather(*of_parts, on_failure="drain" if drain else "cancel")
+        case Race(parts):
+            return await ctx.race(*[interpret(ctx, part, call) for part in parts])
+        case Catch(part):
+            try:
+                return await interpret(ctx, part, call)
+            except (StepFailed, TimeoutError) as error:
+                return f"caught {type(error).__name__}"
+
+
+def _inline(workflow_id: str, value: int, fails: bool) -> int:
+    inline_runs[workflow_id, value] += 1
+    if fails:
+        raise ValueError(value)
+    return value

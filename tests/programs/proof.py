@@ -1,0 +1,116 @@
+"""Judges a story: undisturbed, by the model; then with a process killed at each message stored."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from tests.programs.drawing import draw
+from tests.programs.model import Expected, Undetermined, expected
+from tests.programs.playing import Happened, play
+from tests.programs.program import Story
+from tests.programs.system import Crash
+
+_LATE_SECONDS = 5.0
+"""An undisturbed end may come so late: attempts that failed are tried again a moment later."""
+RECOVERY_SECONDS = 90.0
+"""One after a crash: the claim of a killed worker lapses after 30 s, and the orchestrator looks for
+what is missing 10 s later, then again after twice as long."""
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    """What became of the stories of some seeds.
+
+    Attributes:
+        programs: that were judged.
+        undetermined: seeds without one right outcome.
+        crashes: processes killed, at as many messages.
+        killed_at: how often at each kind of message, before or after it was stored.
+        states: how the programs ended.
+        slowest_seconds: longest time by which a crash delayed an end.
+        wrong: what was not as it must be, a line each.
+    """
+
+    programs: int = 0
+    undetermined: int = 0
+    crashes: int = 0
+    killed_at: Counter[str] = msgspec.field(default_factory=Counter)
+    states: Counter[str] = msgspec.field(default_factory=Counter)
+    slowest_seconds: float = 0.0
+    wrong: list[str] = []
+
+    def add(self, other: Verdict) -> None:
+        """Takes the figures of another."""
+        self.programs += other.programs
+        self.undetermined += other.undetermined
+        self.crashes += other.crashes
+        self.killed_at.update(other.killed_at)
+        self.states.update(other.states)
+        self.slowest_seconds = max(self.slowest_seconds, other.slowest_seconds)
+        self.wrong += other.wrong
+
+
+def prove(seed: int) -> Verdict:
+    """The verdict on the story of a seed."""
+    verdict, story = Verdict(), draw(seed)
+    try:
+        end = expected(story)
+    except Undetermined:
+        verdict.undetermined = 1
+        return verdict
+    orchestrators = random.Random(seed).choice([1, 1, 2])
+    undisturbed = asyncio.run(play(story, None, orchestrators))
+    verdict.programs = 1
+    verdict.states[undisturbed.state] += 1
+    verdict.wrong += _lines(story, "undisturbed", _differences(undisturbed, end, _LATE_SECONDS))
+    if any(count > 1 for count in undisturbed.inline_runs):
+        verdict.wrong += _lines(story, "undisturbed", ["an inline step ran twice"])
+    for number in range(2, undisturbed.stored + 1):  # the first is the client's own
+        for after in (False, True):
+            happened = asyncio.run(play(story, Crash(number, after=after), orchestrators))
+            where = f"killed {'after' if after else 'before'} message {number} ({happened.hit})"
+            verdict.crashes += bool(happened.hit)
+            verdict.killed_at[f"{happened.hit} {'after' if after else 'before'}"] += 1
+            verdict.slowest_seconds = max(verdict.slowest_seconds, happened.at - end.at)
+            differences = [
+                *_differences(happened, end, RECOVERY_SECONDS),
+                *_other_steps(happened, undisturbed),
+            ]
+            verdict.wrong += _lines(story, where, differences)
+    return verdict
+
+
+def _differences(happened: Happened, end: Expected, late_seconds: float) -> Iterator[str]:
+    """Against the model."""
+    yield from happened.wrong
+    if (happened.state, happened.outcome) != (end.state, end.outcome):
+        yield (f"found {happened.state} {happened.outcome!r}, expected {end.state} {end.outcome!r}")
+    elif not -1.0 <= happened.at - end.at <= late_seconds:
+        yield f"it ended at {happened.at:.2f} s, expected {end.at:.2f} s"
+
+
+def _other_steps(happened: Happened, undisturbed: Happened) -> Iterator[str]:
+    """Against the same story without a crash."""
+    if happened.jobs != undisturbed.jobs:
+        yield f"found the jobs {happened.jobs}, expected {undisturbed.jobs}"
+    if happened.steps != undisturbed.steps:
+        yield f"found the steps {_first(happened.steps, undisturbed.steps)}"
+    repeated = sum(happened.inline_runs) - sum(undisturbed.inline_runs)
+    if not 0 <= repeated <= 1:
+        yield f"inline steps ran {happened.inline_runs}, without a crash {undisturbed.inline_runs}"
+
+
+def _first(steps: list[Any], others: list[Any]) -> str:
+    """Where two lists of steps begin to differ."""
+    for number, (one, other) in enumerate(zip(steps, others, strict=False)):
+        if one != other:
+            return f"{one} in place {number}, expected {other}"
+    return f"of length {len(steps)}, expected {len(others)}"
+
+
+def _lines(story: Story, where: str, differences: Any) -> list[str]:
+    return [f"seed {story.seed}, {where}: {difference}" for difference in differences]

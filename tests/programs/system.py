@@ -1,0 +1,351 @@
+"""A whole installation in memory: the real worker and orchestrator, whose processes can be killed.
+
+Time is virtual and stands still while anything runs. A process that is killed does nothing more:
+its connection to the broker is closed, its tasks are cancelled; then another one is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+from tests.programs.program import FLOWS
+
+from penstock.bus.protocol import BusError, Outgoing
+from penstock.config.load import check
+from penstock.events.subjects import Subjects
+from penstock.jobs import Client
+from penstock.orchestrator.core.unresolved import Unresolved
+from penstock.orchestrator.reconciling.cursor import Cursor, Position
+from penstock.orchestrator.reconciling.reconciler import Reconciler
+from penstock.orchestrator.reconciling.transitions import steps
+from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.tracker import WorkflowTracker
+from penstock.testing.memory.bus import MemoryBus
+from penstock.testing.spark import NotAsked
+from penstock.worker.app import without_executor
+from penstock.worker.loop import Worker
+from penstock.worker.parts import assemble
+
+START = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
+PATIENCE_SECONDS = 10.0
+_CLAIM_SECONDS = 30.0
+_MOST_ENTRIES = 10_000
+_LOOK_SECONDS = 0.0002
+_QUIET_LOOKS = 12
+_HANGS_SECONDS = 20.0
+_OWNER: ContextVar[Process | None] = ContextVar("owner", default=None)
+SETTINGS = check(
+    {
+        "pools": {FLOWS: {}},
+        "jobs": {"claim_seconds": _CLAIM_SECONDS, "unknown_after_seconds": 0},
+        "spark": {"remote": "sc://127.0.0.1:1"},
+    }
+)
+
+
+class Crash:
+    """Kills the process that stores the message with this number.
+
+    Args:
+        number: of the message among all that processes store; 0 for none.
+        after: whether the broker still takes it.
+
+    Attributes:
+        stored: how many were.
+        hit: last part of the message's subject, once the process was killed.
+    """
+
+    def __init__(self, number: int = 0, *, after: bool = False) -> None:
+        self.number, self.after = number, after
+        self.stored = 0
+        self.hit = ""
+
+
+class Process:
+    """Something of its own connection, which can be killed. Stands in for its bus."""
+
+    def __init__(self, bus: MemoryBus, crash: Crash) -> None:
+        self._client, self._crash = bus.client(), crash
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.is_dead = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task that ends with the process, and all that it starts."""
+        before = _OWNER.set(self)
+        try:
+            return asyncio.get_running_loop().create_task(work)
+        finally:
+            _OWNER.reset(before)
+
+    async def append(self, message: Outgoing) -> int:
+        return await self._stored([message], lambda: self._client.append(message))
+
+    async def append_atomic(self, messages: Sequence[Outgoing]) -> int:
+        return await self._stored(messages, lambda: self._client.append_atomic(messages))
+
+    async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
+        answers: list[int | BusError] = []
+        for message in messages:
+            try:
+                answers.append(await self.append(message))
+            except BusError as error:
+                answers.append(error)
+        return answers
+
+    async def _stored(
+        self, messages: Sequence[Outgoing], store: Callable[[], Awaitable[int]]
+    ) -> int:
+        crash, subject = self._crash, messages[0].subject
+        if ".state." in subject:  # cursors, which are stored at any time
+            return await store()
+        crash.stored += 1
+        is_hit = crash.stored == crash.number and not crash.hit
+        if is_hit and not crash.after:
+            await self._be_killed(subject)
+        try:
+            return await store()
+        finally:
+            if is_hit and crash.after:
+                await self._be_killed(subject)
+
+    async def _be_killed(self, subject: str) -> None:
+        self._crash.hit = subject.split(".")[1] + " " + subject.rpartition(".")[2]
+        await self.kill()
+        raise asyncio.CancelledError
+
+    async def kill(self) -> None:
+        self.is_dead = True
+        for task in tuple(self.tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+        await self._client.close()
+
+
+def _task_factory(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+) -> asyncio.Task[Any]:
+    task = asyncio.Task(work, loop=loop, **options)
+    if owner := _OWNER.get():
+        owner.tasks.add(task)
+        task.add_done_callback(owner.tasks.discard)
+    return task
+
+
+class WorkerProcess:
+    """One worker, for workflows and their jobs."""
+
+    def __init__(self, bus: MemoryBus, crash: Crash, queues: Sequence[str]) -> None:
+        self.process, self._queues = Process(bus, crash), tuple(queues)
+        self.process.begin(self._run())
+        self.worker: Worker | None = None
+        self._parts: Any = None
+
+    async def _run(self) -> None:
+        assignment = replace(without_executor(SETTINGS, FLOWS), queues=self._queues)
+        self._parts = assemble(self.process, assignment, NotAsked("", SETTINGS.spark))
+        self.worker = Worker(self._parts)
+        await self.worker.run()
+
+    @property
+    def is_busy(self) -> bool:
+        if self._parts is None:
+            return True
+        return bool(self._parts.in_flight.jobs or (self.worker and self.worker._winning))
+
+    def forget(self) -> None:
+        """Lets the threads of a killed worker end."""
+        if self._parts is not None:
+            for job in tuple(self._parts.in_flight.jobs.values()):
+                job.lost = True
+            self._parts.runner.stop()
+
+
+class OrchestratorProcess:
+    """The parts of an orchestrator that workflows and jobs need to go on."""
+
+    def __init__(self, bus: MemoryBus, crash: Crash) -> None:
+        self.process = Process(bus, crash)
+        process: Any = self.process
+        self._bus, subjects = bus, Subjects(SETTINGS.prefix)
+        client = Client.over(process, SETTINGS, "orchestrator")
+        self.suspended = SuspendedWorkflows(process, subjects, client, PATIENCE_SECONDS)
+        self.tracker = WorkflowTracker(process, subjects, client, now=self._now)
+        self.table = Unresolved(PATIENCE_SECONDS, _MOST_ENTRIES)
+        self.reconciler = Reconciler(process, subjects, self.table)
+        self._subjects = subjects
+        self._cursors = Cursor(process, subjects), Cursor(process, subjects, "workflows")
+        self.is_up = False
+        self._read_to = 0
+        self.process.begin(self._run())
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._bus.now(), UTC)
+
+    async def _run(self) -> None:
+        position = await self._cursors[0].load()
+        self.table.resume(position.sequence, position.dead_letters_from)
+        self.suspended.resume((await self._cursors[1].load()).sequence)
+        await self.tracker.load()
+        self.is_up = True
+        self.process.begin(self.suspended.follow())
+        self.process.begin(self.tracker.follow())
+        async for step in steps(self.process, self._subjects, position.sequence):
+            self.table.see(step)
+
+    def is_behind(self, bus: MemoryBus) -> bool:
+        """Whether it has not read all that concerns it."""
+        events = bus._broker.stream(bus.subjects.events_stream)
+        if not self.is_up or self._read_to < events.last_sequence:
+            followers = (self.suspended, self.tracker)
+            if not self.is_up or any(
+                (last := events.last(pattern)) and last.sequence > follower.position
+                for follower in followers
+                for pattern in follower.patterns()
+            ):
+                return True
+            self._read_to = events.last_sequence
+        return False
+
+    async def round(self, now: float) -> None:
+        """One look at everything, as its loops take them again and again."""
+
+        async def look() -> None:
+            await self.suspended.round(now)
+            for name in tuple(self.tracker.unfinished):
+                await self.tracker.settle(name)
+            await self.reconciler.round(now)
+
+        task = self.process.begin(look())
+        with suppress(asyncio.CancelledError):
+            await task
+
+    async def keep_positions(self) -> None:
+        position = Position(
+            sequence=self.table.cursor(), dead_letters_from=self.table.dead_letters_from()
+        )
+        await self._cursors[0].keep(position)
+        await self._cursors[1].keep(Position(sequence=self.suspended.cursor()))
+        await self.tracker.keep()
+
+
+class System:
+    """The installation.
+
+    Args:
+        crash: where a process is killed.
+        orchestrators: how many there are.
+        leaves: queues of the program's jobs, which are not offered yet.
+
+    Attributes:
+        clock: POSIX seconds.
+        recovering_until: a crash may delay what happens until then.
+    """
+
+    def __init__(self, crash: Crash, orchestrators: int, leaves: Sequence[str]) -> None:
+        asyncio.get_running_loop().set_task_factory(_task_factory)  # type: ignore[arg-type]
+        self.crash = crash
+        self.clock = START
+        self.bus = MemoryBus(settings=SETTINGS, now=lambda: self.clock)
+        self.subjects = self.bus.subjects
+        self.client = Client.over(self.bus.client(), SETTINGS, "client")
+        self._queues = (FLOWS, *leaves)
+        for queue in self._queues:
+            self.bus._broker.ensure_queue(queue).paused = queue != FLOWS
+        self.worker = WorkerProcess(self.bus, crash, self._queues)
+        self.orchestrators = [OrchestratorProcess(self.bus, crash) for _ in range(orchestrators)]
+
+    def offer(self, queue: str) -> None:
+        """Lets the worker take the jobs of a queue, now and later."""
+        self.bus._broker.ensure_queue(queue).paused = False
+        self.bus._broker.ring()
+
+    async def move_to(self, at: float) -> None:
+        """Lets time pass, and what is due begin."""
+        for orchestrator in self.orchestrators:
+            await orchestrator.keep_positions()
+        self.clock = max(self.clock, at)
+        self.bus.tick()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Until nothing goes on at this moment."""
+        loop = asyncio.get_running_loop()
+        hangs_at = loop.time() + _HANGS_SECONDS
+        before = -1
+        while True:
+            await self._quiet(hangs_at)
+            for orchestrator in self.orchestrators:
+                await orchestrator.round(self.clock)
+            self._replace_dead()
+            stored = sum(stream.last_sequence for stream in self.bus._broker.streams)
+            if stored == before and not self._is_busy():
+                return
+            before = stored
+
+    async def _quiet(self, hangs_at: float) -> None:
+        loop = asyncio.get_running_loop()
+        quiet = 0
+        while quiet < _QUIET_LOOKS:
+            self._replace_dead()
+            is_busy = self._is_busy()
+            quiet = 0 if is_busy else quiet + 1
+            await asyncio.sleep(_LOOK_SECONDS if is_busy else 0)
+            if loop.time() > hangs_at:
+                raise AssertionError(f"it hangs: {self._depths()}")
+
+    def _is_busy(self) -> bool:
+        behind = any(one.is_behind(self.bus) for one in self.orchestrators)
+        waiting = any(
+            depth.waiting and not depth.paused
+            for depth in (queue.depth() for queue in self.bus._broker.queues.values())
+        )
+        return behind or waiting or self.worker.is_busy
+
+    def _depths(self) -> Any:
+        queues = self.bus._broker.queues.values()
+        return [queue.depth() for queue in queues if queue.depth().waiting or queue.depth().claimed]
+
+    def _replace_dead(self) -> None:
+        if self.worker.process.is_dead:
+            self.worker.forget()
+            self.worker = WorkerProcess(self.bus, self.crash, self._queues)
+        for index, one in enumerate(self.orchestrators):
+            if one.process.is_dead:
+                self.orchestrators[index] = OrchestratorProcess(self.bus, self.crash)
+
+    @property
+    def claims_lapse_at(self) -> float:
+        """When what a killed worker held is offered again; far away where nothing is held."""
+        claims = [
+            claim.lapses_at
+            for queue in self.bus._broker.queues.values()
+            for claim in queue._claims.values()
+        ]
+        return min(claims, default=float("inf"))
+
+    def schedules(self) -> list[float]:
+        """When the broker's timers fire."""
+        return [due for due, _ in self.bus._broker._due.values()]
+
+    def counts(self) -> Counter[str]:
+        """Messages that are left where none may be, by subject."""
+        stored = self.bus.stored(self.subjects.jobs_stream, ">")
+        return Counter(message.subject for message in stored)
+
+    async def end(self) -> None:
+        """Nothing of it runs afterwards."""
+        self.worker.forget()
+        await self.worker.process.kill()
+        for orchestrator in self.orchestrators:
+            await orchestrator.process.kill()
+        await asyncio.sleep(0)

@@ -1,0 +1,99 @@
+"""A few random programs with a process killed at each message; `make programs` for many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.programs.drawing import draw
+from tests.programs.model import Undetermined, expected
+from tests.programs.program import (
+    Break,
+    Catch,
+    Gather,
+    Inline,
+    Race,
+    Raise,
+    Run,
+    Sent,
+    Sequence,
+    Sleep,
+    Story,
+    Wait,
+    leaves,
+)
+from tests.programs.proof import prove
+
+HOUR = 3600.0
+SAMPLE = (2, 5, 7, 10, 11)
+
+
+@pytest.mark.parametrize("seed", SAMPLE)
+def test_a_crash_at_any_message_changes_nothing(seed: int) -> None:
+    verdict = prove(seed)
+    assert verdict.programs == 1
+    assert verdict.crashes
+    assert not verdict.wrong, "\n".join(verdict.wrong[:5])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_a_crash_at_any_message_of_more_programs_changes_nothing(seed: int) -> None:
+    verdict = prove(seed)
+    assert not verdict.wrong, "\n".join(verdict.wrong[:5])
+
+
+def test_a_seed_is_a_story() -> None:
+    assert draw(1) == draw(1) != draw(2)
+    drawn = {type(leaf) for seed in range(200) for leaf in leaves(draw(seed).program)}
+    assert drawn == {Run, Inline, Sleep, Wait, Raise, Break}
+
+
+# --- the model ------------------------------------------------------------------------------------
+def hours(number: float) -> float:
+    return number * HOUR
+
+
+CASES: list[tuple[Any, Any]] = [
+    (Run(3, hours(2)), ("completed", 3, 2)),
+    (Run(3, hours(2), 1), ("completed", 3, 2)),
+    (Run(3, hours(2), 2), ("dead", "StepFailed", 2)),
+    (Sequence((Sleep(hours(2)), Inline(7))), ("completed", ["slept", 7], 2)),
+    (Gather((Run(0, hours(2)), Sleep(hours(5)))), ("completed", [0, "slept"], 5)),
+    (Gather((Run(0, hours(2), 2), Sleep(hours(5)))), ("dead", "StepFailed", 2)),
+    (Gather((Run(0, hours(2), 2), Sleep(hours(5))), drain=True), ("dead", "StepFailed", 5)),
+    (Race((Run(0, hours(4)), Sleep(hours(2)))), ("completed", "slept", 2)),
+    (Catch(Run(0, hours(2), 2)), ("completed", "caught StepFailed", 2)),
+    (Catch(Wait("stop", hours(2))), ("completed", "caught TimeoutError", 2)),
+    (Wait("stop", hours(2), has_default=True), ("completed", "nothing", 2)),
+    (Wait("go", hours(9)), ("completed", 1, 3)),
+    (Sequence((Wait("go", hours(9)), Wait("go", hours(9)))), ("completed", [1, 2], 7)),
+    (Sequence((Sleep(hours(5)), Wait("go", hours(9)))), ("completed", ["slept", 1], 5)),
+    (Catch(Raise()), ("dead", "Broken", 0)),
+    (Break(), ("completed", "mended", 0)),
+]
+
+
+@pytest.mark.parametrize(("program", "end"), CASES)
+def test_the_model_knows_how_a_program_ends(program: Any, end: tuple[str, Any, float]) -> None:
+    story = Story(0, program, (Sent(hours(3), "go", 1, 2), Sent(hours(7), "go", 2)))
+    found = expected(story)
+    assert (found.state, found.outcome, found.at) == (end[0], end[1], hours(end[2]))
+
+
+def test_the_model_knows_of_a_cancel() -> None:
+    found = expected(Story(0, Sleep(hours(5)), cancelled_at=hours(2)))
+    assert (found.state, found.at) == ("cancelled", hours(2))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        Race((Sleep(hours(2)), Run(0, hours(2)))),
+        Race((Inline(1), Inline(2))),
+        Gather((Run(0, hours(2), 2), Run(1, hours(2.5)))),
+    ],
+)
+def test_what_a_crash_may_change_is_not_judged(program: Any) -> None:
+    with pytest.raises(Undetermined):
+        expected(Story(0, program))
