@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
@@ -161,6 +162,12 @@ def _reads_earlier(step: GraphStep, earlier: range) -> bool:
     )
 
 
+def _check_instants(waits: Mapping[int, datetime | None]) -> None:
+    """Raises MalformedEvent."""
+    for until in waits.values():
+        check_instant("until", until)
+
+
 class GraphEvent(Event, frozen=True, kw_only=True):
     noun: ClassVar[str] = "graph"
     key_field: ClassVar[str] = "graph_id"
@@ -205,8 +212,7 @@ class GraphWaiting(GraphEvent, frozen=True, kw_only=True, tag=True):
     until: dict[Int64, Instant | None]
 
     def __post_init__(self) -> None:
-        for instant in self.until.values():
-            check_instant("until", instant)
+        _check_instants(self.until)
 
 
 class GraphSignalled(GraphEvent, frozen=True, kw_only=True, tag=True):
@@ -339,6 +345,7 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
 
     def __post_init__(self) -> None:
         _check_steps(self.steps)
+        _check_instants(self.waits)
 
 
 GRAPH_EVENTS = Codec(

@@ -146,6 +146,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         advances: how often it was suspended.
         inline_steps: how many it has recorded, and parts of what it waits for.
         blocked: why its code cannot go on from here; empty where it can.
+        following: how many more entries `MemoCarried` holds; 0 for a memo that is whole.
         blocked_since: since when no worker could go on with it; None where one could.
         version: of the code that recorded last; 0 where that is unknown.
         patches: names for which its code was answered that it is new.
@@ -162,6 +163,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     advances: Int64 = 0
     inline_steps: Int64 = 0
     blocked: str = ""
+    following: Int64 = 0
     blocked_since: Instant | None = None
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
@@ -323,6 +325,17 @@ class WorkflowResumed(JobEvent, frozen=True, kw_only=True, tag=True):
     due_at: Instant | None = None
     function: str = ""
     reason: str = ""
+
+
+class MemoCarried(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A part of a memo that is larger than one event; stored at once with its `JobCarried`.
+
+    Attributes:
+        offset: how many entries come before these.
+    """
+
+    offset: Int64
+    entries: tuple[MemoEntry, ...]
 
 
 # --- its inbox ------------------------------------------------------------------------------------

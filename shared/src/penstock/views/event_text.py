@@ -87,6 +87,7 @@ from penstock.events.worker import (
 )
 from penstock.events.workflow import (
     InboxCarried,
+    MemoCarried,
     ScheduledStep,
     SignalReceived,
     StepRecorded,
@@ -259,6 +260,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     WorkflowPaused: lambda event: str(event.reason),
     WorkflowResumed: lambda event: str(event.reason),
     SignalReceived: lambda event: str(event.signal),
+    MemoCarried: lambda event: f"{len(event.entries)} entries of what it has recorded",
     InboxCarried: lambda event: (
         f"{len(event.signals)} signals, whose earlier events have left the log"
     ),

@@ -260,6 +260,6 @@ def _prolonged(record: GraphRecord, now: datetime) -> datetime | None:
     return record.deadline + max(now - record.paused_at, timedelta(0))
 
 
-_LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, GraphCarried, _begin, _changes)
+_LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, (GraphCarried,), _begin, _changes)
 evolve, fold = _LIFE_CYCLE.evolve, _LIFE_CYCLE.fold
 ignored_events = _LIFE_CYCLE.ignored_events
