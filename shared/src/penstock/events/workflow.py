@@ -200,6 +200,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         version: of the code that ran; 0 in events of releases before it was there.
         patches: names for which its code was answered since the last recording that it is new.
         fixes: how often an operator changed what it goes on from, so far.
+        payload: the encoded call, for the message that wakes it; empty where it is long.
     """
 
     queue: str
@@ -218,6 +219,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
     fixes: Int64 = 0
+    payload: bytes = b""
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
