@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline cli testing bundle
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test long-test compose-test upgrade-test chaos programs turnover exact kills check audit bench clean wheels lock docs
+.PHONY: help install demo workflow-example test long-test compose-test upgrade-test chaos programs turnover exact kills check audit bench clean wheels lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,6 +24,9 @@ $(READY): requirements.lock requirements-build.lock $(addsuffix /pyproject.toml,
 
 demo: $(READY)  ## the main job: load that rises, bursts and falls, with failures; ends with a report
 	@$(BIN)/python examples/demo.py
+
+workflow-example: $(READY)  ## a Spark pipeline as workflows, declared and coded: run, branched, accepted, shown (1 min)
+	@$(BIN)/python examples/workflows/run.py
 
 test: $(READY)  ## PROCESSES=4: unit, contract and integration tests on a real broker and real Spark (10 min)
 	@$(BIN)/python -m pytest tests --numprocesses $(or $(PROCESSES),4) --dist loadfile --no-loadscope-reorder

@@ -18,6 +18,7 @@ WITH_SPARK = (
     "test_stories",
     "test_testing_page",
     "test_tutorials",
+    "test_workflow_example",
 )
 """How the names of other files begin whose tests start a Java process for a minute."""
 _FOLDERS = ("chaos", "turnover", "e2e", "integration", "contract", "exactness", "component", "unit")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from tests.buses import both, on_both
-from tests.integration.turned_workflows import asleep, drained, needs_mending, patient
+from tests.integration.turned_workflows import asleep, collected, drained, needs_mending, patient
 from tests.integration.turning import WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
 from penstock.events.job import JobCarried
+from penstock.events.workflow import MemoCarried
 from penstock.jobs import derived_ids
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
@@ -139,3 +140,35 @@ async def test_a_dead_workflow_goes_on_from_its_memo_a_log_later(
             stage.subjects.events_stream, stage.subjects.events("workflow")
         )
     assert lines(diary) == ["first", "inline"]
+
+
+@on_both
+async def test_a_memo_larger_than_an_event_is_carried_in_parts(stage: Stage) -> None:
+    async with stage.worker():
+        async with stage.orchestrator():
+            name = await stage.client.dispatch(collected(pages=7, size=180_000))
+            await reached(stage, name, State.SUSPENDED)
+        for _ in range(3):
+            await forget_positions(stage)
+            async with stage.orchestrator():
+                await stage.turn_over()
+        events = {type(event) for _, event in (await stage.client.job(name)).events}
+        assert events == {JobCarried, MemoCarried}
+        async with stage.orchestrator() as orchestrator:
+            await stage.client.workflows.signal(name, "go", 1)
+            assert (await stage.client.wait(name, WITHIN)).result == list("abcdefg")
+            assert not orchestrator.history.uncarried.names
+
+
+async def test_a_memo_in_parts_is_given_only_whole(stage: Stage) -> None:
+    """Given a pass that is cut off between carrying and removing, and a second orchestrator."""
+    async with stage.worker():
+        async with stage.orchestrator():
+            name = await stage.client.dispatch(collected(pages=7, size=180_000))
+            await reached(stage, name, State.SUSPENDED)
+        before = (await stage.client.job(name)).record.workflow
+        for _ in range(2):
+            async with stage.orchestrator(), stage.orchestrator():
+                await stage.turn_over()
+        after = (await stage.client.job(name)).record.workflow
+    assert before is not None and before == after

@@ -67,3 +67,16 @@ async def needs_mending(ctx: WorkflowContext, diary: str, mended: str) -> str:
     if not is_there(mended):
         raise RuntimeError("not mended yet")
     return f"{first} {value} {await ctx.wait_signal('go', int)}"
+
+
+def page(number: int, size: int) -> str:
+    """A large inline result."""
+    return chr(ord("a") + number) * size
+
+
+@workflow(queue=_QUEUE)
+async def collected(ctx: WorkflowContext, pages: int, size: int) -> list[str]:
+    """Holds more than one event does while it waits."""
+    taken = [await ctx.step("page", page, number, size) for number in range(pages)]
+    await ctx.wait_signal("go", int)
+    return [text[0] for text in taken if len(text) == size]

@@ -11,7 +11,7 @@ from tests.programs.program import Run, Sent, Story, follow, leaf_queue, leaves
 from tests.programs.system import START, Crash, System
 
 from penstock.events.job import JOB_EVENTS
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced
+from penstock.events.workflow import StepRecorded, StepsScheduled, WorkflowAdvanced
 from penstock.jobs.errors import JobRefused, NotFound
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.lifecycle import State
@@ -162,11 +162,11 @@ class Play:
         happened.stored, happened.hit = system.crash.stored, system.crash.hit
         histories = self._histories()
         for event in (event for _, event in histories.get(WORKFLOW, [])):
-            if isinstance(event, WorkflowAdvanced):
+            if isinstance(event, WorkflowAdvanced | StepsScheduled):
                 happened.steps += [
                     (step.n, step.key, step.kind, step.digest) for step in event.scheduled
                 ]
-            elif isinstance(event, StepRecorded) and event.inline:
+            elif isinstance(event, StepRecorded):
                 happened.steps.append((event.inline.key, event.inline.value))
             elif type(event).__name__ == "WorkflowBlocked":
                 happened.wrong.append("it was blocked")

@@ -30,6 +30,8 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
+    InlineResult,
+    MemoCarried,
     StepRecorded,
     WorkflowAdvanced,
     WorkflowPaused,
@@ -69,7 +71,8 @@ LEGAL = {
 
 def test_every_event_and_every_state_is_in_the_table() -> None:
     assert {edge.event for edge in TRANSITIONS} == set(EVENT_TYPES)
-    assert {*EVENT_TYPES, JobCarried} == set(JOB_EVENTS)  # which takes the place of others
+    in_place_of_others = {JobCarried, MemoCarried}
+    assert {*EVENT_TYPES, *in_place_of_others} == set(JOB_EVENTS)
     assert {edge.target for edge in TRANSITIONS} - {None} | {State.SCHEDULED} == set(State)
     assert all(record is None or record.state is state for state, record in REACHED.items())
 
@@ -118,7 +121,7 @@ def test_a_moved_job_waits_in_another_queue_and_its_messages_are_void() -> None:
     assert (record.queue, record.payload, record.message) == ("others", b"moved", 0)
     assert (record.life_from, record.moved, record.messages_from) == (1, 4, 4)
     assert record.available_at == told(JobDispatched, JobStarted, JobReleased).available_at
-    again = fold([(9, carried(record, "orchestrator"))])
+    again = fold(enumerate(carried(record, "orchestrator"), 9))
     assert again is not None
     assert (again.queue, again.moved) == ("others", 4)
     assert leads_to(event(JobMoved), State.WAITING)
@@ -132,7 +135,7 @@ def test_a_workflow_keeps_what_it_recorded_over_suspensions_a_new_life_and_carry
     assert record.workflow is not None
     assert [bool(entry.inline) for entry in record.workflow.entries] == [True, False]
     assert (record.wakes_at, record.available_at) == (wakes_at, wakes_at)
-    kept = fold([(9, carried(record, "orchestrator"))])
+    kept = fold(enumerate(carried(record, "orchestrator"), 9))
     assert kept is not None
     assert (kept.state, kept.workflow, kept.wakes_at) == (
         State.SUSPENDED, record.workflow, wakes_at,
@@ -224,11 +227,29 @@ def test_what_takes_the_place_of_events_leads_to_the_same_record() -> None:
     paused = told(JobDispatched, JobStarted, WorkflowAdvanced, WorkflowPaused)
     assert paused.is_paused
     for record in filter(None, [*REACHED.values(), paused]):
-        carried = lifecycle.carried(record, "test")
+        [carried] = lifecycle.carried(record, "test")
         raw = JOB_EVENTS.decode(encode(carried))
         assert lifecycle.fold([(50, raw)]) == msgspec.structs.replace(record, sequence=50)
         after = lifecycle.advance(record, raw, 51)
         assert after == msgspec.structs.replace(record, sequence=51)
+
+
+def test_a_large_memo_is_carried_in_parts_and_counts_once_it_is_whole() -> None:
+    record = told(JobDispatched, JobStarted)
+    for number in range(1, 8):
+        inline = InlineResult("page", "page", bytes(100_000))
+        record = evolve(record, event(StepRecorded, number=number, inline=inline), number + 2)
+    record = evolve(record, event(WorkflowAdvanced), 10)
+    first, *parts = lifecycle.carried(record, "test")
+    assert max(len(encode(part)) for part in [first, *parts]) < 500_000
+    history = [(at, JOB_EVENTS.decode(encode(one))) for at, one in enumerate([first, *parts], 50)]
+    whole = lifecycle.fold(history)
+    assert whole == msgspec.structs.replace(record, sequence=history[-1][0])
+    for cut in (history[:-1], [history[0], *history[2:]]):
+        partial = lifecycle.fold(cut)
+        assert partial is not None and partial.workflow is not None and partial.workflow.following
+    again = lifecycle.fold([*history, *[(at + 50, one) for at, one in history]])
+    assert again is not None and again.workflow == record.workflow
 
 
 def test_a_new_life_begins_anew_and_remembers_that_it_is_not_the_first() -> None:

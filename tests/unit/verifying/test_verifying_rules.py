@@ -8,8 +8,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 from tests.unit.verifying.whole_log import (
+    FLOW_STEP,
     MEMBERS,
     NOW,
+    RESULT,
+    SIGNAL,
     STEPS,
     TICK,
     Log,
@@ -33,6 +36,7 @@ from penstock.events.job import (
     JobRevived,
 )
 from penstock.events.scaling import LeaderChanged, WorkersScaled
+from penstock.events.workflow import InlineResult, Resolution
 from penstock.verifying.checker import MOST_SHOWN, Extent
 from penstock.verifying.rules import Rule
 
@@ -73,6 +77,33 @@ def moved(job_id: str, by: int) -> Change:
     return change
 
 
+def flow(index: int, **fields: object) -> Change:
+    """Another event of the workflow in the place of one."""
+
+    def change(log: Log) -> None:
+        number, event = log.jobs["w"][index]
+        log.jobs["w"][index] = number, replace(event, **fields)
+
+    return change
+
+
+def consumes(**fields: object) -> Change:
+    """The workflow takes note of another end of its step."""
+    done = Resolution(key="one", outcome="completed", value=RESULT)
+    return flow(4, consumed=(replace(done, **fields),))
+
+
+def again(index: int, **fields: object) -> Change:
+    """One more event of the workflow, like one that it has."""
+
+    def change(log: Log) -> None:
+        event = replace(log.jobs["w"][index][1], **fields)
+        log.jobs["w"].insert(5, (89, event))
+
+    return change
+
+
+SENT = Resolution(key="go", outcome="received", sequence=SIGNAL)
 lost = JobRecovered(job_id="a", reason="its worker was killed")
 BROKEN: dict[str, tuple[Rule, Change]] = {
     "a job still waits": (Rule.ENDS, jobs(a=at(1, dispatched()))),
@@ -146,6 +177,31 @@ BROKEN: dict[str, tuple[Rule, Change]] = {
         Rule.GRAPH, lambda log: log.jobs.update({"g_step_2": run("g_step_2", 46)})
     ),
     "a graph completes without a step": (Rule.GRAPH, lambda log: log.jobs.pop(STEPS[1])),
+    "a workflow's step is dispatched too early": (Rule.WORKFLOW, moved(FLOW_STEP, -2)),
+    "a workflow's step that it never scheduled": (
+        Rule.WORKFLOW, lambda log: log.jobs.update({"w_step_7": run("w_step_7", 91)})
+    ),
+    "a workflow schedules a step twice": (Rule.WORKFLOW, again(2, number=2)),
+    "a workflow takes note of a step twice": (Rule.WORKFLOW, again(
+        4, number=2, inline=InlineResult("other", "f")
+    )),
+    "a workflow records an inline step twice": (Rule.WORKFLOW, again(4, number=2, consumed=())),
+    "a workflow takes note of another result": (Rule.WORKFLOW, consumes(value=b"\x01")),
+    "a workflow takes a completed step for a failed one": (
+        Rule.WORKFLOW, consumes(outcome="failed", value=b"")
+    ),
+    "a workflow takes note of a step before its end": (Rule.WORKFLOW, moved(FLOW_STEP, 5)),
+    "a workflow takes note of what it does not wait for": (Rule.WORKFLOW, consumes(key="other")),
+    "a workflow consumes a signal that came later": (
+        Rule.WORKFLOW, flow(4, consumed=(replace(SENT, sequence=95),))
+    ),
+    "a workflow consumes one signal twice": (
+        Rule.WORKFLOW, lambda log: [
+            flow(2, scheduled=(*log.jobs["w"][2][1].scheduled, replace(
+                log.jobs["w"][2][1].scheduled[1], n=2, key="go#2")))(log),
+            flow(4, consumed=(SENT, replace(SENT, key="go#2")))(log),
+        ]
+    ),
     "a batch's callback comes too early": (Rule.CALLBACK, moved("b_then", -5)),
     "a graph's callback comes too early": (Rule.CALLBACK, moved("g_finally", -5)),
     "a batch that completed calls catch": (
@@ -187,7 +243,7 @@ def test_a_log_that_keeps_every_rule_is_not_blamed() -> None:
     report = Log().report(acknowledged=("a",))
     assert report.violations == []
     assert report.is_kept and report.unjudged == []
-    assert (report.jobs, report.batches, report.graphs) == (8, 1, 1)
+    assert (report.jobs, report.batches, report.graphs) == (10, 1, 1)
     assert (report.schedules, report.hosts, report.living) == (1, 1, 0)
 
 

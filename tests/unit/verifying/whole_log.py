@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from penstock.events.batch import BatchClosed, BatchCompleted, BatchCreated, Counts
 from penstock.events.graph import GraphCompleted, GraphStarted, GraphStep
 from penstock.events.job import (
@@ -18,6 +20,14 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.scaling import LeaderChanged, WorkersScaled
+from penstock.events.workflow import (
+    InlineResult,
+    Resolution,
+    ScheduledStep,
+    StepRecorded,
+    WaitGroup,
+    WorkflowAdvanced,
+)
 from penstock.jobs.derived_ids import step_id
 from penstock.verifying.checker import Checker, Extent, Report
 from penstock.verifying.rules import History
@@ -26,7 +36,10 @@ from penstock.verifying.scaling import TickRecord
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 ERROR = JobError(kind="ValueError", message="")
 MEMBERS = ("b_01234567_0", "b_01234567_1")
+RESULT = b"\x2a"
 STEPS = (step_id("g", 0), step_id("g", 1))
+FLOW_STEP = step_id("w", 0)
+SIGNAL = 84
 TICK = f"s-abc-{int(NOW.timestamp())}"
 
 
@@ -57,6 +70,28 @@ def run(job_id: str, start: int) -> History:
     return at(start, dispatched(job_id), started(job_id), completed(job_id))
 
 
+def workflow() -> History:
+    """One that runs a job, then waits for a signal, then ends."""
+    steps = (
+        ScheduledStep(n=0, key="one", digest="f()"),
+        ScheduledStep(n=1, key="go", kind="signal", digest="go"),
+    )
+    inline = InlineResult("rate", "f", b"\x07")
+    done = Resolution(key="one", outcome="completed", value=RESULT)
+    sent = Resolution(key="go", outcome="received", value=b"\x01", sequence=SIGNAL)
+    first = WorkflowAdvanced(
+        job_id="w", queue="q", number=1, now=NOW, scheduled=steps, wait=(WaitGroup((0,)),)
+    )
+    return [
+        (80, msgspec.structs.replace(dispatched("w"), kind="workflow")),
+        (81, started("w")),
+        (82, first),
+        (88, started("w")),
+        (89, StepRecorded(job_id="w", number=1, now=NOW, consumed=(done, sent), inline=inline)),
+        (90, completed("w")),
+    ]
+
+
 def at(start: int, *events: JobEvent) -> History:
     return list(enumerate(events, start))
 
@@ -85,6 +120,12 @@ class Log:
             STEPS[1]: run(STEPS[1], 45),
             "g_finally": run("g_finally", 51),
             TICK: run(TICK, 61),
+            "w": workflow(),
+            FLOW_STEP: [
+                (83, dispatched(FLOW_STEP)),
+                (85, started(FLOW_STEP)),
+                (86, msgspec.structs.replace(completed(FLOW_STEP), result=RESULT)),
+            ],
         }  # fmt: skip
         self.batches: dict[str, History] = {
             "b": [

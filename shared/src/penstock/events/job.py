@@ -8,6 +8,7 @@ from penstock.events.envelope import Codec, Instant, Int64
 from penstock.events.job_event import JobError as JobError  # noqa: PLC0414 - for importers
 from penstock.events.job_event import JobEvent as JobEvent  # noqa: PLC0414
 from penstock.events.workflow import (
+    MemoCarried,
     StepRecorded,
     StepsScheduled,
     WorkflowAdvanced,
@@ -342,6 +343,7 @@ JOB_EVENTS = Codec(
     StepRecorded,
     StepsScheduled,
     WorkflowBlocked,
+    MemoCarried,
     WorkflowFixed,
     WorkflowPaused,
     WorkflowResumed,

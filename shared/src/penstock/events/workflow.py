@@ -47,6 +47,7 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             empty for a timer.
         payload: the encoded call of a job.
         due_at: when a timer fires, or the wait for a signal ends.
+        is_compensated: its end is noted also after it was given up: it may have to be undone.
     """
 
     n: StepNumber
@@ -55,6 +56,7 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     digest: str = ""
     payload: bytes = b""
     due_at: Instant | None = None
+    is_compensated: bool = False
 
     def __post_init__(self) -> None:
         check_instant("due_at", self.due_at)
@@ -146,6 +148,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         advances: how often it was suspended.
         inline_steps: how many it has recorded, and parts of what it waits for.
         blocked: why its code cannot go on from here; empty where it can.
+        following: how many more entries `MemoCarried` holds; 0 for a memo that is whole.
         blocked_since: since when no worker could go on with it; None where one could.
         version: of the code that recorded last; 0 where that is unknown.
         patches: names for which its code was answered that it is new.
@@ -162,6 +165,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     advances: Int64 = 0
     inline_steps: Int64 = 0
     blocked: str = ""
+    following: Int64 = 0
     blocked_since: Instant | None = None
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
@@ -196,6 +200,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         version: of the code that ran; 0 in events of releases before it was there.
         patches: names for which its code was answered since the last recording that it is new.
         fixes: how often an operator changed what it goes on from, so far.
+        payload: the encoded call, for the message that wakes it; empty where it is long.
     """
 
     queue: str
@@ -214,6 +219,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
     fixes: Int64 = 0
+    payload: bytes = b""
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -323,6 +329,17 @@ class WorkflowResumed(JobEvent, frozen=True, kw_only=True, tag=True):
     due_at: Instant | None = None
     function: str = ""
     reason: str = ""
+
+
+class MemoCarried(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A part of a memo that is larger than one event; stored at once with its `JobCarried`.
+
+    Attributes:
+        offset: how many entries come before these.
+    """
+
+    offset: Int64
+    entries: tuple[MemoEntry, ...]
 
 
 # --- its inbox ------------------------------------------------------------------------------------

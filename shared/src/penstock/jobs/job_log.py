@@ -21,6 +21,7 @@ from penstock.jobs.event_store.event_log import History
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.running import expiring_results
+from penstock.jobs.shortened_history import without_tail
 from penstock.runtime.limited_log import LimitedLog
 
 log = logging.getLogger("penstock.jobs")
@@ -58,7 +59,7 @@ class JobLog:
         events = tuple(
             (stored.sequence, event_log.read_event(stored, JOB_EVENTS)) for stored in messages
         )
-        for sequence, reason in lifecycle.ignored_events(lifecycle.without_tail(events)):
+        for sequence, reason in lifecycle.ignored_events(without_tail(events)):
             _ignored_events.write(
                 logging.WARNING, job_id, "job %s: event %d is ignored: %s", job_id, sequence, reason
             )

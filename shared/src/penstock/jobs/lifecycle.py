@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -30,6 +29,7 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
+    MemoCarried,
     StepRecorded,
     StepsScheduled,
     WorkflowAdvanced,
@@ -93,14 +93,13 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
 )
 
-_BEGINNINGS = (JobCarried, JobRevived, JobCompleted)
-"""Besides JobDispatched, what a record can begin with where earlier events left the log."""
-
 
 def leads_to(event: Event | UnknownEvent, state: State) -> bool:
     """Whether a job may be in ``state`` after ``event``."""
     if isinstance(event, JobCarried):
         return event.state == state
+    if isinstance(event, MemoCarried):
+        return True
     if isinstance(event, JobRecovered) and state is State.RETRYING:
         return event.due_at is not None
     edge = _LIFE_CYCLE.edge(event)
@@ -227,41 +226,21 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 _CARRIED = shared_fields(JobRecord, JobCarried)
 
 
-def carried(record: JobRecord, source: str) -> JobCarried:
-    """The event that takes the place of all that led to ``record``."""
-    return JobCarried(
-        job_id=record.id,
-        correlation_id=record.id,
-        source=source,
-        state=record.state,
-        **values(record, _CARRIED),
-    )
+def carried(record: JobRecord, source: str) -> list[JobEvent]:
+    """The event that takes the place of all that led to ``record``, and parts of a large memo."""
+    head, parts = memo.parts(record.workflow)
+    about: dict[str, Any] = {"job_id": record.id, "correlation_id": record.id, "source": source}
+    whole = {**values(record, _CARRIED), "workflow": head}
+    return [
+        JobCarried(state=record.state, **whole, **about),
+        *(MemoCarried(offset=offset, entries=entries, **about) for offset, entries in parts),
+    ]
 
 
 def _restored(event: JobCarried, sequence: int) -> JobRecord:
     """Raises IllegalTransition: its state is of a later version."""
     state = carried_state(State, event.state, f"job {event.job_id}")
     return JobRecord(id=event.job_id, state=state, sequence=sequence, **values(event, _CARRIED))
-
-
-def without_tail(
-    events: Sequence[tuple[int, Event | UnknownEvent]],
-) -> Sequence[tuple[int, Event | UnknownEvent]]:
-    """The events from the first on that a record can begin with, and the unreadable ones before.
-
-    History is shortened from its old end, so the first events of a job leave the log before its
-    later ones. A job that has ended leaves such a tail, and one that lives has it before its
-    JobCarried. A JobDispatched is always a job's first event: what stands before it is no tail.
-    """
-    begin = len(events)
-    for place, (_, event) in enumerate(events):
-        if isinstance(event, JobDispatched):
-            return events
-        if isinstance(event, _BEGINNINGS):
-            begin = place
-            break
-    before = [entry for entry in events[:begin] if isinstance(entry[1], UnknownEvent)]
-    return [*before, *events[begin:]]
 
 
 def _begin(record: JobRecord | None, event: JobEvent, sequence: int) -> JobRecord | None:
@@ -346,6 +325,8 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
 def _changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
     if isinstance(event, JobCarried):
         return {}
+    if isinstance(event, MemoCarried):
+        return {"workflow": memo.joined(record.workflow, event)}
     changes = _own_changes(record, event, sequence)
     changes["changed_by"], changes["changed_id"] = sequence, event.id
     return changes
@@ -441,6 +422,8 @@ def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[st
     return lost | delayed
 
 
-_LIFE_CYCLE = LifeCycle("job", TRANSITIONS, JobEvent, JobCarried, _begin, _changes, _begin_at_end)
+_LIFE_CYCLE = LifeCycle(
+    "job", TRANSITIONS, JobEvent, (JobCarried, MemoCarried), _begin, _changes, _begin_at_end
+)
 evolve, advance = _LIFE_CYCLE.evolve, _LIFE_CYCLE.advance
 fold, ignored_events = _LIFE_CYCLE.fold, _LIFE_CYCLE.ignored_events

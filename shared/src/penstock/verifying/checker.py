@@ -13,7 +13,7 @@ import msgspec
 from penstock.events.envelope import UnknownEvent
 from penstock.events.scaling import LeaderChanged, WorkersScaled
 from penstock.jobs import derived_ids
-from penstock.verifying import jobs, scaling, workflows
+from penstock.verifying import coded, jobs, scaling, workflows
 from penstock.verifying.rules import History, Violation
 from penstock.verifying.scaling import TickRecord
 from penstock.verifying.workflows import End
@@ -155,6 +155,8 @@ class Checker:
                 workflows.check_graph(graph_id, history, own_steps if is_whole else None)
             )
         for job_id, history in histories.items():
+            if coded.is_coded(history) and history[0][0] >= self._extent.whole_from:
+                self.report.add(coded.check_workflow(job_id, history, steps.get(job_id, {})))
             self._job(job_id, history, whole_graphs)
 
     def scaling(

@@ -19,8 +19,10 @@ from penstock.events.job import (
     JobRevived,
     JobStarted,
 )
+from penstock.events.workflow import MemoCarried
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.shortened_history import without_tail
 from penstock.verifying.rules import Entry, History, Rule, Violation
 
 ENDS = (JobCompleted, JobDead, JobCancelled)
@@ -35,7 +37,7 @@ def is_whole(history: History) -> bool:
 
 def record_of(history: History) -> JobRecord | None:
     """The job as its events add up; None where its first events left the log and it has ended."""
-    return lifecycle.fold(lifecycle.without_tail(history))
+    return lifecycle.fold(without_tail(history))
 
 
 def check_job(job_id: str, history: History, *, trimmed: bool) -> Iterator[Violation]:
@@ -47,7 +49,7 @@ def check_job(job_id: str, history: History, *, trimmed: bool) -> Iterator[Viola
         trimmed: earlier events of jobs may have left the log; else a job begins with its dispatch.
     """
     subject = f"job {job_id}"
-    legal = lifecycle.without_tail(history) if trimmed else history
+    legal = without_tail(history) if trimmed else history
     unreadable = {number for number, event in history if isinstance(event, UnknownEvent)}
     for number, reason in lifecycle.ignored_events(legal):
         rule = Rule.READABLE if number in unreadable else Rule.LEGAL
@@ -55,7 +57,7 @@ def check_job(job_id: str, history: History, *, trimmed: bool) -> Iterator[Viola
     numbers = [number for number, _ in history]
     if numbers != sorted(set(numbers)):
         yield Violation(rule=Rule.TOKEN, subject=subject, text=f"sequences {numbers} do not grow")
-    happened = [entry for entry in history if not isinstance(entry[1], JobCarried)]
+    happened = [entry for entry in history if not isinstance(entry[1], JobCarried | MemoCarried)]
     for life in _lives(happened):
         for rule, number, text in _faults_of_life(life):
             yield Violation(rule=rule, subject=subject, text=text, sequence=number)

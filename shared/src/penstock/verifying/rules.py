@@ -26,6 +26,7 @@ class Rule(StrEnum):
     OUTDATED = "outdated"
     BATCH = "batch"
     GRAPH = "graph"
+    WORKFLOW = "workflow"
     CALLBACK = "callback"
     TICK = "tick"
     FENCED = "fenced"
@@ -47,6 +48,7 @@ _TEXTS = {
     Rule.OUTDATED: "only the running attempt records what it does",
     Rule.BATCH: "a batch's counts equal a recount of its jobs' events",
     Rule.GRAPH: "a step is dispatched when the steps it needs have completed",
+    Rule.WORKFLOW: "a workflow schedules steps first, and takes note of what happened, once",
     Rule.CALLBACK: "a callback is dispatched after the end that it belongs to",
     Rule.TICK: "each tick of a schedule is dispatched once, as its expression says",
     Rule.FENCED: "an epoch has one leader, and the commands of a host grow",

@@ -231,6 +231,6 @@ def _own_changes(event: BatchEvent) -> dict[str, Any]:
     return {}
 
 
-_LIFE_CYCLE = LifeCycle("batch", TRANSITIONS, BatchEvent, BatchCarried, _begin, _changes)
+_LIFE_CYCLE = LifeCycle("batch", TRANSITIONS, BatchEvent, (BatchCarried,), _begin, _changes)
 evolve, advance = _LIFE_CYCLE.evolve, _LIFE_CYCLE.advance
 fold, ignored_events = _LIFE_CYCLE.fold, _LIFE_CYCLE.ignored_events

@@ -57,8 +57,8 @@ class LifeCycle(Generic[S, R, E]):
         noun: names the kind of record in errors.
         edges: the table; one edge for each type of event.
         event_type: what all of these events are.
-        carried_type: the event that holds a whole record, once earlier ones have left the log; it
-            may follow in any state.
+        carried_types: the event that holds a whole record, once earlier ones have left the log, and
+            those that hold the rest of a large one; they may follow in any state.
         begin: the record that an event begins, given the one before; None where it only changes it.
         changes: fields of the record that an event changes, besides state and sequence.
         begin_at_end: the record that remains where only its last event is left in the log.
@@ -69,14 +69,14 @@ class LifeCycle(Generic[S, R, E]):
         noun: str,
         edges: Iterable[Edge[S, E]],
         event_type: type[E],
-        carried_type: type[E],
+        carried_types: tuple[type[E], ...],
         begin: Callable[[R | None, E, int], R | None],
         changes: Callable[[R, E, int], dict[str, Any]],
         begin_at_end: Callable[[Event, int], R | None] = lambda event, sequence: None,
     ) -> None:
         self._noun = noun
         self._edges = {edge.event: edge for edge in edges}
-        self._event_type, self._carried_type = event_type, carried_type
+        self._event_type, self._carried_types = event_type, carried_types
         self._begin, self._changes, self._begin_at_end = begin, changes, begin_at_end
 
     def edge(self, event: Event | UnknownEvent) -> Edge[S, E] | None:
@@ -94,7 +94,7 @@ class LifeCycle(Generic[S, R, E]):
         Raises:
             IllegalTransition: the event may not follow; names the state and both sequences.
         """
-        is_carried = isinstance(event, self._carried_type)
+        is_carried = isinstance(event, self._carried_types)
         target = None if is_carried else self._target(record, event, sequence)
         begun = self._begin(record, event, sequence)
         if begun is not None:

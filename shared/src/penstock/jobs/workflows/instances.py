@@ -28,7 +28,7 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
-from penstock.jobs.workflows.fixing import Fix, fix
+from penstock.jobs.workflows.fixing import CancelBatch, Cancels, Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
 from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
 from penstock.jobs.workflows.step_view import StepView
@@ -48,6 +48,7 @@ class Workflows:
         log: the events of jobs.
         look: reads a job.
         cancel: cancels a job.
+        cancel_batch: cancels a batch.
         ring: opens what is sealed.
     """
 
@@ -58,10 +59,12 @@ class Workflows:
         log: JobLog,
         look: Look,
         cancel: Cancel,
-        ring: KeyRing | None = None,
+        cancel_batch: CancelBatch,
+        ring: KeyRing,
     ) -> None:
         self._bus, self._subjects, self._log = bus, subjects, log
-        self._look, self._cancel, self._ring = look, cancel, ring or KeyRing()
+        self._look, self._ring = look, ring
+        self._cancel, self._cancel_batch = cancel, cancel_batch
 
     async def get(self, workflow_id: str, *, with_attempts: bool = False) -> WorkflowView:
         """A workflow as it is now: its steps, what it waits for and since when.
@@ -185,7 +188,7 @@ class Workflows:
         Args:
             functions: registered names; none for all.
             since: only those that were dispatched since then.
-            progress: is told how many were looked at, and of how many.
+            progress: is called with how many were looked at, and of how many.
 
         Raises:
             BusError
@@ -226,7 +229,8 @@ class Workflows:
             BusError: whether it was stored is unknown.
         """
         wanted = Fix(forget=tuple(forget), version=version, accept=accept, reason=reason)
-        await fix(self._log, self._look, self._cancel, workflow_id, wanted)
+        cancels = Cancels(self._cancel, self._cancel_batch)
+        await fix(self._log, self._look, cancels, workflow_id, wanted)
         return await self.get(workflow_id)
 
     async def pause(self, workflow_id: str, reason: str = "") -> WorkflowView:

@@ -196,6 +196,8 @@ def _suspended_at(stored: Stored) -> datetime | None:
     event = read_event(stored, JOB_EVENTS)
     if not isinstance(event, JobCarried) or event.workflow is None:
         return None
+    if event.workflow.following:  # which other events hold
+        return event.started_at or stored.at
     return event.workflow.entries[-1].now if event.workflow.entries else stored.at
 
 

@@ -24,7 +24,7 @@ _ENDS = ("JobCompleted", "JobCancelled", "JobDead")
 _AT_ONCE = 50
 
 Progress = Callable[[int, int], None]
-"""Is told how many were looked at, and of how many."""
+"""Is called with how many were looked at, and of how many."""
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Replayer:
         Args:
             functions: registered names; none for all.
             since: only those that were dispatched since then; None for all.
-            progress: is told how far it is.
+            progress: is called with how far it is.
 
         Raises:
             BusError

@@ -17,40 +17,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
-from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
-from penstock.bus import bounded, streams
+from penstock.bus import streams
 from penstock.bus.protocol import (
     Bus,
     BusError,
-    Expect,
     Extent,
     Outgoing,
-    PayloadTooLarge,
     Stored,
     StreamFull,
-    WrongSequence,
 )
 from penstock.config import Settings
-from penstock.events.envelope import encode
-from penstock.events.job import JobCarried
 from penstock.events.subjects import Subjects
-from penstock.jobs import derived_ids, lifecycle
-from penstock.jobs.job_log import JobLog
-from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs import derived_ids
+from penstock.jobs.lifecycle import JobRecord
 from penstock.orchestrator.core.logbook import Logbook, Pass
 from penstock.orchestrator.core.pace import Pace
 from penstock.orchestrator.retention import window
 from penstock.orchestrator.retention.inbox_carrier import InboxCarrier
+from penstock.orchestrator.retention.job_carrier import BESIDE_BYTES, JobCarrier
 from penstock.orchestrator.retention.uncarried import Uncarried
 from penstock.orchestrator.retention.unfinished_workflows import UnfinishedWorkflows
-from penstock.orchestrator.retention.window import Living
 from penstock.orchestrator.retention.workflow_carrier import WorkflowCarrier
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.lease import Lease, Term
@@ -64,15 +56,9 @@ _REPORT_SECONDS = 10.0
 _PAGE = 1000
 _MOST_MESSAGES = 50_000
 _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 250_000, 16_000_000
-_AT_ONCE = 500
-_READ_AT_ONCE = 20
-_AT_ONCE_BYTES = 4_000_000
-_TRIES = 50
 _DAY_SECONDS = 86_400.0
 _EVERYTHING = ">"
 _HEADERS_BYTES = 100
-_BESIDE_BYTES = 200
-"""What the broker counts for an event beside body and subject (measured, 2.15.1)."""
 _MOST_RESERVES = 16
 """Limit of the log's growth, in reserves: other writers may fill each before a pass has ended."""
 
@@ -88,7 +74,6 @@ class History:
         dead_letters_from: returns up to which event dead letters have been looked after.
 
     Attributes:
-        carried: events stored in place of others.
         removed: messages that left the log.
         book: what is reported of the log.
     """
@@ -110,6 +95,7 @@ class History:
         accepted = streams.dispatch_limit(limit + self._reserve)
         max_age_seconds = settings.streams.events_max_age_days * _DAY_SECONDS
         self._pace = Pace(limit, max_age_seconds, accepted)
+        self._jobs = JobCarrier(bus, self._subjects, source)
         self._workflow_carrier = WorkflowCarrier(bus, self._subjects, source, workflows)
         self._inbox_carrier = InboxCarrier(bus, self._subjects, source)
         self._unfinished = UnfinishedWorkflows(bus, self._subjects)
@@ -119,10 +105,9 @@ class History:
         self.book = Logbook(limit)
         self._report_subject = self._subjects.state("cursor", "log")
         self._reported_at = float("-inf")
-        self._carried_bytes = self._removed_bytes = 0  # of the pass that is going on
-        self._oldest: datetime | None = None
+        self._removed_bytes = 0  # of the pass that is going on
         self._ahead: list[Stored] = []
-        self.carried = self.removed = 0
+        self.removed = 0
         self.leads = self._is_ready = False
         self._extra = 0
 
@@ -173,6 +158,11 @@ class History:
         else:
             self._extra, self._is_ready = 0, False
 
+    @property
+    def carried(self) -> int:
+        """Jobs that were stored anew."""
+        return self._jobs.carried
+
     # --- a pass -----------------------------------------------------------------------------------
     async def shorten(self, goes_on: Callable[[], bool] = lambda: True) -> int:
         """One pass, if it is time; returns how many messages left the log. Raises BusError."""
@@ -183,7 +173,8 @@ class History:
         if not extent.messages or not self._pace.is_due(extent.bytes, age, began):
             return 0
         before, end = self.removed, extent.last
-        self._carried_bytes, self._removed_bytes, self._oldest = 0, 0, None
+        self._removed_bytes = 0
+        self._jobs.begin()
         self.uncarried.begin()
         self._ahead = []
         is_enough, begins = False, extent.first
@@ -192,11 +183,11 @@ class History:
             extent = await self._bus.extent(self._stream)
             is_enough = self._pace.is_enough(extent.bytes, await self._age(extent, begins))
         if is_enough or begins > end:  # else it was cut short, and goes on as soon as it can
-            living = min(self._carried_bytes + self.uncarried.bytes, extent.bytes)
+            living = min(self._jobs.bytes + self.uncarried.bytes, extent.bytes)
             self._pace.passed(living, began, time.monotonic())
         if extent.max_bytes > self._pace.limit + self._reserve:
             self._is_ready = False  # the stream has more than it should; it may give it back now
-        part = Pass(self._removed_bytes, self._carried_bytes, self._oldest)
+        part = Pass(self._removed_bytes, self._jobs.bytes, self._jobs.oldest)
         self.book.passed(self._bus.now(), part, extent.bytes)
         return self.removed - before
 
@@ -242,7 +233,8 @@ class History:
         living = window.living(part, ahead, stay, self._dead_letters_from(), self._is_needed)
         jobs = await self._unfinished.without_forgotten(living)
         workflows = [name for name in part.workflows if name not in stay]
-        too_large = await self._carry_jobs(jobs, through)
+        left = await self._jobs.carry(jobs, through)
+        too_large = [("job", one.record.id) for one in left if self._is_kept(one.record)]
         await self._inbox_carrier.carry(part.inboxes, through)
         self.uncarried.keep(
             [*too_large, *await self._workflow_carrier.carry(workflows, through)], part
@@ -251,7 +243,7 @@ class History:
         self.removed += part.through - begins + 1
         removed = part.sizes.keys() - self.uncarried.names
         removed_bytes = sum(part.sizes[name] for name in removed)
-        self._removed_bytes += _BESIDE_BYTES * len(messages) + removed_bytes
+        self._removed_bytes += BESIDE_BYTES * len(messages) + removed_bytes
         return part.through + 1
 
     def _is_kept(self, record: JobRecord) -> bool:
@@ -309,90 +301,6 @@ class History:
         if following is None or following.sequence != sequence:
             raise Incomplete(f"a replica of {self._stream} lags behind at sequence {expected}")
 
-    # --- carrying ---------------------------------------------------------------------------------
-    async def _carry_jobs(self, jobs: Sequence[Living], through: int) -> list[tuple[str, str]]:
-        """Returns when each of them has an event behind the window.
-
-        Returns:
-            Noun and id of those that are too large for that.
-
-        Raises:
-            BusError
-        """
-        left: list[Living] = list(jobs)
-        too_large: list[Living] = []
-        # Jobs go on meanwhile: those that lost their compare-and-set are read again and retried.
-        for _ in range(_TRIES):
-            changed: list[Living] = []
-            to_cut: list[Living] = []
-            for part in _parts([self._outgoing(one) for one in left]):
-                answers = await self._bus.append_many([message for message, _ in part])
-                for (message, index), answer in zip(part, answers, strict=True):
-                    if isinstance(answer, WrongSequence):
-                        changed.append(left[index])
-                    elif isinstance(answer, PayloadTooLarge):
-                        (too_large if left[index].is_cut else to_cut).append(left[index])
-                    elif isinstance(answer, BusError):
-                        raise answer
-                    else:
-                        self._note_carried(left[index], message)
-            left = [_smaller(one) for one in to_cut]
-            left += await self._all_latest(changed, through)
-            if not left:
-                latest = await self._all_latest(too_large, through)
-                return [("job", one.record.id) for one in latest if self._is_kept(one.record)]
-        raise Incomplete(f"{len(left)} jobs change too quickly to be carried")
-
-    async def _all_latest(self, jobs: Sequence[Living], through: int) -> list[Living]:
-        """Those that still rest on the window, as they are now."""
-        ask = partial(self._latest, through=through)
-        return [one for one in await bounded.gather(ask, jobs, _READ_AT_ONCE) if one]
-
-    def _note_carried(self, one: Living, message: Outgoing) -> None:
-        self.carried += 1
-        self._carried_bytes += len(message.body) + len(message.subject) + _BESIDE_BYTES
-        since = one.record.dispatched_at
-        self._oldest = min(self._oldest or since, since)
-
-    def _outgoing(self, one: Living) -> Outgoing:
-        event = lifecycle.carried(one.record, self._source)
-        trace = {"traceparent": one.trace} if one.trace else {}
-        expect = Expect(one.record.sequence, self._subjects.job(one.record.id))
-        return Outgoing(self._subjects.event(event), encode(event), trace, expect)
-
-    async def _latest(self, one: Living, through: int) -> Living | None:
-        """The job as it is now; None where that no longer rests on the window."""
-        events = await JobLog(self._bus, self._subjects).history(one.record.id)
-        record = lifecycle.fold(events)
-        if record is None or not events or events[0][0] > through:
-            return None
-        if record.state is State.COMPLETED and record.changed_by > through:
-            return None  # its end stays in the log, with the result
-        if any(sequence > through and isinstance(e, JobCarried) for sequence, e in events):
-            return None  # another orchestrator has carried it
-        return Living(record, one.trace)
-
 
 def _size(stored: Stored) -> int:
     return len(stored.body) + len(stored.subject) + _HEADERS_BYTES
-
-
-def _smaller(one: Living) -> Living:
-    """Without what its call, or its result, can do without."""
-    record = one.record
-    error = record.error and replace(record.error, traceback="")
-    cut = replace(record, error=error, payload=b"" if record.state.ended else record.payload)
-    return replace(one, record=cut, is_cut=True)
-
-
-def _parts(messages: Sequence[Outgoing]) -> list[list[tuple[Outgoing, int]]]:
-    """Messages with their places, in groups of a bounded number and size."""
-    parts: list[list[tuple[Outgoing, int]]] = []
-    size = 0
-    for index, message in enumerate(messages):
-        if not parts or len(parts[-1]) >= _AT_ONCE or size + len(message.body) > _AT_ONCE_BYTES:
-            parts.append([])
-            size = 0
-        parts[-1].append((message, index))
-        size += len(message.body)
-    return parts

@@ -39,6 +39,11 @@ class Living(msgspec.Struct, frozen=True):
     is_cut: bool = False
     needs_letter: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all parts of its memo were read."""
+        return not (self.record.workflow and self.record.workflow.following)
+
 
 class Window(msgspec.Struct, frozen=True):
     """The oldest messages of the log.

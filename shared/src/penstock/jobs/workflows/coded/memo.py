@@ -7,12 +7,14 @@ did not know all that was recorded before it is ignored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from penstock.events.job_event import JobEvent
 from penstock.events.workflow import (
+    MemoCarried,
     MemoEntry,
     ScheduledStep,
     StepRecorded,
@@ -25,6 +27,8 @@ from penstock.events.workflow import (
 )
 
 EMPTY = WorkflowMemo()
+_PART_BYTES = 250_000
+"""Of entries in one event: beside them, a job's call has half a megabyte at most."""
 
 
 def changes(memo: WorkflowMemo | None, event: JobEvent) -> dict[str, Any]:
@@ -163,18 +167,52 @@ def recorded_keys(memo: WorkflowMemo) -> set[str]:
     }
 
 
+def parts(
+    memo: WorkflowMemo | None,
+) -> tuple[WorkflowMemo | None, list[tuple[int, tuple[MemoEntry, ...]]]]:
+    """A memo as it fits events: what stands in the first, and entries with their offsets.
+
+    No entry is larger than the event that it was recorded by.
+    """
+    if memo is None:
+        return None, []
+    cuts, size = [0], 0
+    for place, entry in enumerate(memo.entries):
+        length = len(msgspec.json.encode(entry))
+        if size and size + length > _PART_BYTES:
+            cuts.append(place)
+            size = 0
+        size += length
+    if len(cuts) == 1 and size <= _PART_BYTES:
+        return memo, []
+    cuts.append(len(memo.entries))
+    head = msgspec.structs.replace(memo, entries=(), following=len(memo.entries))
+    return head, [(begin, memo.entries[begin:end]) for begin, end in pairwise(cuts)]
+
+
+def joined(memo: WorkflowMemo | None, event: MemoCarried) -> WorkflowMemo | None:
+    """The memo with one more part, if that is the next one."""
+    if memo is None or not memo.following or event.offset != len(memo.entries):
+        return memo
+    entries = (*memo.entries, *event.entries)
+    following = max(0, memo.following - len(event.entries))
+    return msgspec.structs.replace(memo, entries=entries, following=following)
+
+
 def scheduled_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
     """All that was ever scheduled, by key."""
     return {step.key: step for entry in memo.entries for step in entry.scheduled}
 
 
 def open_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
-    """What was scheduled, and is neither consumed nor given up, by key."""
+    """What was scheduled, and is neither consumed nor given up for good, by key."""
     steps = scheduled_steps(memo)
     given_up = {n for entry in memo.entries for n in entry.cancelled}
     consumed = {resolution.key for entry in memo.entries for resolution in entry.consumed}
     return {
-        key: step for key, step in steps.items() if key not in consumed and step.n not in given_up
+        key: step
+        for key, step in steps.items()
+        if key not in consumed and (step.n not in given_up or step.is_compensated)
     }
 
 
