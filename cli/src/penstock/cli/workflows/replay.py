@@ -63,7 +63,7 @@ COLUMNS = (
 )
 @click.pass_obj
 def replay(session: Session, since: float | None, functions: tuple[str, ...]) -> None:
-    """Tell which living workflows the code importable here would block: a gate for deployments.
+    """List living workflows that the code importable here would block: a gate for deployments.
 
     Runs what each has recorded through the functions of jobs.modules, and lists those that it does
     not fit, with both sides in words. Runs no step and stores nothing; a subscriber's key
