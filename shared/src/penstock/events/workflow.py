@@ -49,6 +49,7 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             empty for a timer.
         payload: the encoded call of a job.
         due_at: when a timer fires, or the wait for a signal ends.
+        is_compensated: its end is noted also after it was given up: it may have to be undone.
     """
 
     n: StepNumber
@@ -57,6 +58,7 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     digest: str = ""
     payload: bytes = b""
     due_at: Instant | None = None
+    is_compensated: bool = False
 
     def __post_init__(self) -> None:
         check_instant("due_at", self.due_at)
@@ -216,6 +218,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         patches: names for which its code was answered since the last recording that it is new.
         fixes: how often an operator changed what it goes on from, so far.
         refused: signals that it passed over.
+        payload: the encoded call, for the message that wakes it; empty where it is long.
     """
 
     queue: str
@@ -235,6 +238,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     patches: tuple[PatchName, ...] = ()
     fixes: Int64 = 0
     refused: tuple[RefusedSignal, ...] = ()
+    payload: bytes = b""
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
