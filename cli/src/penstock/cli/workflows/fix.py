@@ -60,6 +60,6 @@ def fix(
         write_json(workflow_row(view))
     else:
         write_line(
-            f"workflow {view.id} is offered to a worker; 'penstock workflow why {view.id}' tells "
+            f"workflow {view.id} is offered to a worker; 'penstock workflow why {view.id}' shows "
             "whether it goes on"
         )
