@@ -191,16 +191,16 @@ class Definitions:
         self, definition: Definition, given: Iterable[Definition] = ()
     ) -> nesting.Lookup:
         """Finds the workflows that are steps of this one, and steps of those. Raises BusError."""
-        known = {one.name: one for one in given}
-        missing = nesting.inner_names(definition) - known.keys()
-        todo = [*missing, *(name for one in known.values() for name in nesting.inner_names(one))]
+        others = {one.name: one for one in given}
+        missing = nesting.inner_names(definition) - others.keys()
+        todo = [*missing, *(name for one in others.values() for name in nesting.inner_names(one))]
         while todo:
-            if (name := todo.pop()) not in known and name != definition.name:
-                if len(known) >= MAX_STEPS:
+            if (name := todo.pop()) not in others and name != definition.name:
+                if len(others) >= MAX_STEPS:
                     raise BadDefinition(f"workflow {definition.name!r} contains too many others")
-                known[name] = (await self.get(name)).definition
-                todo += nesting.inner_names(known[name])
-        return nesting.among({**known, definition.name: definition})
+                others[name] = (await self.get(name)).definition
+                todo += nesting.inner_names(others[name])
+        return nesting.among({**others, definition.name: definition})
 
     async def _last(self, name: str) -> Stored | None:
         return await self._bus.last(self._subjects.state_stream, self._subjects.state(_KIND, name))
