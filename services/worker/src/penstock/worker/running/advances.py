@@ -14,6 +14,7 @@ from penstock.events.envelope import new_id
 from penstock.events.subjects import BadName
 from penstock.events.workflow import (
     INBOX_EVENTS,
+    RefusedSignal,
     Resolution,
     StepRecorded,
     StepsScheduled,
@@ -127,6 +128,9 @@ class WorkerSurroundings:
 
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         return self._arrivals.next(open_steps, self.now())
+
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        return self._arrivals.refused(open_steps)
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         step_id = derived_ids.step_id(self._job.id, n)
