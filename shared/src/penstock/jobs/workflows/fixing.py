@@ -126,9 +126,8 @@ def _living_jobs(record: JobRecord, keys: Sequence[str]) -> list[ScheduledStep]:
         )
     _check_keys(record.id, keys, memo.recorded_keys(recorded))
     waiting = memo.open_steps(recorded)
-    return [
-        waiting[key] for key in keys if key in waiting and waiting[key].kind in ("job", "batch")
-    ]
+    waited = [waiting[key] for key in keys if key in waiting]
+    return [step for step in waited if step.is_job or step.kind == "batch"]
 
 
 def _check_keys(workflow_id: str, keys: Iterable[str], recorded: set[str]) -> None:
