@@ -27,7 +27,7 @@ MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
 """Names that one workflow may ask its context about; see ``WorkflowContext.patched``."""
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
-StepKind = Literal["job", "batch", "timer", "signal"]
+StepKind = Literal["job", "workflow", "batch", "timer", "signal"]
 StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
 PatchName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATCH_LENGTH)]
@@ -44,10 +44,10 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         n: its number, in the order of their recording; the id of its job ends with it.
         key: path of scopes, name and occurrence.
-        kind: ``job``, ``batch``, ``timer`` or ``signal``.
+        kind: ``job``, ``workflow``, ``batch``, ``timer`` or ``signal``.
         digest: of the function and its arguments; the function of a batch; the name of a signal;
             empty for a timer.
-        payload: the encoded call of a job.
+        payload: the encoded call of a job or workflow.
         due_at: when a timer fires, or the wait for a signal ends.
         is_compensated: its end is noted also after it was given up: it may have to be undone.
     """
@@ -62,6 +62,11 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def __post_init__(self) -> None:
         check_instant("due_at", self.due_at)
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it has a job; that of a workflow is one, too."""
+        return self.kind in ("job", "workflow")
 
     __repr__ = brief
     __rich_repr__ = brief_fields

@@ -19,6 +19,8 @@ from penstock.cli.jobs.workflow_tree import MOST_LINES
 from penstock.cli.output import note, terminal_width, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
+from penstock.cli.workflows.fix import fix
+from penstock.cli.workflows.replay import replay
 from penstock.config.topology import PRIORITIES
 from penstock.events.envelope import utc_now
 from penstock.jobs.client import Client
@@ -245,7 +247,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
         write_line(f"workflow {row.id} is cancelled; its steps are cancelled next")
 
 
-for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS):
+for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, fix, replay):
     workflow.add_command(_command)
 
 

@@ -273,11 +273,14 @@ def _taken_from(takes: Mapping[str, Path], names: frozenset[str]) -> list[str]:
 
 def _delay_seconds(step: Step, common: float | timedelta, *, is_first: bool) -> float:
     """Raises BadTime."""
-    at = datetime.now(UTC)
     is_job = step.call is not None or bool(step.cases)
-    delays = [step.delay, common if is_first and is_job else 0.0]
-    due = [due_at(delay, None, at) or at for delay in delays]
-    return sum((moment - at).total_seconds() for moment in due)
+    return delay_seconds(step.delay) + (delay_seconds(common) if is_first and is_job else 0.0)
+
+
+def delay_seconds(delay: float | timedelta) -> float:
+    """The seconds that a job may be delayed by. Raises BadTime."""
+    at = datetime.now(UTC)
+    return ((due_at(delay, None, at) or at) - at).total_seconds()
 
 
 def seconds(length: float | timedelta) -> float:

@@ -224,7 +224,7 @@ def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
     return [
         step
         for step in scheduled_steps(memo).values()
-        if step.n in given_up and step.kind in ("job", "batch")
+        if step.n in given_up and (step.is_job or step.kind == "batch")
     ]
 
 

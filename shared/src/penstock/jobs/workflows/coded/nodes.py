@@ -140,8 +140,8 @@ class Leaf(Node):
     @property
     def kind(self) -> StepKind:
         match self.command:
-            case RunJob():
-                return "job"
+            case RunJob(call=call):
+                return "workflow" if call.job.kind else "job"
             case RunBatch():
                 return "batch"
             case Sleep():
