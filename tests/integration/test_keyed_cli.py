@@ -26,7 +26,7 @@ from tests.waiting import eventually
 from penstock.bus.nats import connect
 from penstock.cli.main import cli
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client
+from penstock.jobs import Client, SignalWait, Step
 
 JOBS = "tests.integration.sample_jobs"
 WORKFLOWS = "tests.integration.workflow_jobs"
@@ -39,6 +39,7 @@ ALL, DISPATCHING, OPERATING = (
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "batch cancel {batch_held}": DISPATCHING,
+    "graph signal {graph_waiting} go 2": DISPATCHING,
     "graph cancel {graph_held}": DISPATCHING,
     "pool ls": OPERATING,
     "pool hold work --at-least 0 --for 5m": OPERATING,
@@ -200,6 +201,7 @@ async def _made(site: Site, folder: Path, role: str) -> dict[str, str]:
         ids["workflow"] = await client.dispatch(linger(number=1))
         ids["batch_held"] = await client.batches.create([held])
         ids["graph_held"] = await client.graphs.chain([held])
+        ids["graph_waiting"] = await client.graphs.dispatch({"go": Step(wait=SignalWait())})
     return ids
 
 

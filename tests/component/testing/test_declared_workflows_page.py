@@ -102,6 +102,27 @@ async def test_a_parcel_that_is_not_sent_is_paid_back() -> None:
     assert RAN == ["check", "charge 90", "alarm", "refund p1"]
 
 
+async def test_a_payment_is_waited_for_and_what_is_not_paid_is_written_off() -> None:
+    steps = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]
+    for payment in ({"sum": 90}, None):
+        bench = Bench()
+        graphs = bench.client.graphs
+        graph = await bench.client.definitions.run(
+            from_toml(f"{ORDERS}\n{steps}"), {"order": {"total": 90, "gateway": "stripe"}}
+        )
+        await bench.run_pending()
+        if payment:
+            await graphs.signal(graph, "payment", payment, signal_id="transfer-17")
+        else:
+            await bench.advance(1_209_601)
+            await bench.run_pending()
+            await graphs.signal(graph, "write off", True)
+        await bench.run_pending()
+        await bench.advance(3_601)
+        await bench.run_pending()
+        assert (await graphs.show(graph)).state is GraphState.COMPLETED
+
+
 def test_the_page_names_what_the_command_prints() -> None:
     definition = from_toml(ORDERS)
     assert f"version {definition.version}: {len(definition.steps)} steps, nothing is wrong" in PAGE

@@ -47,6 +47,7 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             empty for a timer.
         payload: the encoded call of a job.
         due_at: when a timer fires, or the wait for a signal ends.
+        is_compensated: its end is noted also after it was given up: it may have to be undone.
     """
 
     n: StepNumber
@@ -55,6 +56,7 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     digest: str = ""
     payload: bytes = b""
     due_at: Instant | None = None
+    is_compensated: bool = False
 
     def __post_init__(self) -> None:
         check_instant("due_at", self.due_at)
@@ -198,6 +200,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         version: of the code that ran; 0 in events of releases before it was there.
         patches: names for which its code was answered since the last recording that it is new.
         fixes: how often an operator changed what it goes on from, so far.
+        payload: the encoded call, for the message that wakes it; empty where it is long.
     """
 
     queue: str
@@ -216,6 +219,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
     fixes: Int64 = 0
+    payload: bytes = b""
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):

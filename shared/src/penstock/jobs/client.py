@@ -16,7 +16,7 @@ from penstock.config.topology import Priority
 from penstock.events.envelope import utc_now
 from penstock.events.job import JobCancelled
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import job_view, registry
+from penstock.jobs import derived_ids, job_view, registry
 from penstock.jobs.batches.client import Batches
 from penstock.jobs.bulk.client import Bulk
 from penstock.jobs.dead_letters.client import DeadLetters
@@ -214,7 +214,9 @@ class Client:
         """
         terms = self._terms(queue, delay, at, expires, tags, priority)
         if job_id:
-            terms = replace(terms, job_id=check_name("job", job_id))
+            is_workflow = isinstance(call, Call) and call.job.kind == "workflow"
+            check = derived_ids.check_owner_id if is_workflow else check_name
+            terms = replace(terms, job_id=check("workflow" if is_workflow else "job", job_id))
         return await self.dispatcher.dispatch(call, terms, unique_for)
 
     async def dispatch_named(

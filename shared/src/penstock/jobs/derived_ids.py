@@ -21,7 +21,10 @@ MAX_JOBS = 1_000_000
 _DIGITS = len(str(MAX_JOBS - 1))
 _MEMBER = re.compile(rf"(.{{1,46}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
 """A batch that is a step of a workflow has an id of up to 46 characters."""
-_STEP = re.compile(r"(.{1,36})_step_([0-9]{1,4})")
+MAX_WORKFLOW_ID_LENGTH = 54
+"""Of a workflow that is a part of a batch or graph, or of a schedule: a subject has 64 characters,
+and the ids of its steps have ten more."""
+_STEP = re.compile(rf"(.{{1,{MAX_WORKFLOW_ID_LENGTH}}})_step_([0-9]{{1,4}})")
 _ROUND = re.compile(r"(_(?:then|catch|finally))_[0-9]{1,4}$")
 
 
@@ -74,12 +77,26 @@ def producer_key(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=4).hexdigest()
 
 
+def check_workflow_id(name: str) -> str:
+    """``name`` if the steps of a workflow of this id can have theirs.
+
+    Raises:
+        BadName: names the id and what is allowed.
+    """
+    if len(check_name("workflow", name)) > MAX_WORKFLOW_ID_LENGTH:
+        raise BadName(
+            f"workflow name {name!r} is not allowed: it has at most {MAX_WORKFLOW_ID_LENGTH} "
+            "characters"
+        )
+    return name
+
+
 def step_id(graph: str, index: int) -> str:
     return f"{graph}_step_{index}"
 
 
 def step(job_id: str) -> tuple[str, int] | None:
-    """Graph and index of a step; None for other jobs."""
+    """Graph or workflow, and number, of a step; None for other jobs."""
     match = _STEP.fullmatch(job_id) if "_step_" in job_id else None
     return (match[1], int(match[2])) if match else None
 

@@ -169,6 +169,7 @@ class SyncGraphs(Blocking):
     pause = blocking(Graphs.pause)
     resume = blocking(Graphs.resume)
     cancel = blocking(Graphs.cancel)
+    signal = blocking(Graphs.signal)
     retry_failed = blocking(Graphs.retry_failed)
 
 

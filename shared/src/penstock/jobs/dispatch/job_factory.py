@@ -139,7 +139,7 @@ class JobFactory:
             raise JobRefused(f"dispatch takes a call, {name}, found {call!r}")
         job_type, job_id = call.job, terms.job_id or new_id()
         if job_type.kind:
-            derived_ids.check_owner_id(job_type.kind, job_id)
+            derived_ids.check_workflow_id(job_id)
         if self._for_other_processes and job_type.unreachable:
             raise UnknownJob(f"{job_type.name}: {job_type.unreachable}")
         queue = self._queue(call, terms)
@@ -189,6 +189,7 @@ class JobFactory:
             expires_at=expires_at.timestamp() if expires_at else payload.UNLIMITED,
             masked=job_type.masked + self._masked,
             step=terms.step,
+            kind=job_type.kind,
         )
 
     def _tags(
@@ -292,6 +293,7 @@ def from_payload(
         tags=call.tags,
         tries=call.tries,
         due_at=due_at,
+        kind=call.kind,
     )
 
 

@@ -26,6 +26,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
             result, the outcome of a batch.
         masked: names of fields that are never shown.
         step: name of the step of a graph that the job is.
+        kind: ``workflow`` for a coded one.
 
     Arguments, and what was handed on, may be sealed; see `penstock.jobs.payloads.encryption`.
     """
@@ -43,6 +44,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     handed: dict[str, msgspec.Raw] | None = None
     masked: tuple[str, ...] = ()
     step: str = ""
+    kind: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields

@@ -140,7 +140,7 @@ class StuckWorkflows:
             return None
         jobs = await self._jobs_of(record)
         try:
-            defect = graph_defect(record, jobs)
+            defect = graph_defect(record, jobs, broker_time(self._bus))
         except ValueError:
             return None
         if defect is None:

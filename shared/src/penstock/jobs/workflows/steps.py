@@ -26,6 +26,7 @@ from penstock.jobs.workflows.declared.definition import (
     DeclaredCall,
     DeclaredStep,
     Definition,
+    SignalWait,
 )
 from penstock.jobs.workflows.declared.planning import (
     OTHERWISE,
@@ -65,6 +66,9 @@ class Step(msgspec.Struct, frozen=True):
         tries: attempts allowed; 0 leaves it to the function and the pool.
         timeout: seconds of an attempt; 0 leaves it to the function and the pool.
         backoff: between attempts, instead of the function's.
+        sleep: without a call: the step ends so many seconds after its turn has come.
+        wait: without a call: the step ends when this signal has come, whose value is its result.
+        approval: likewise, with true or false; false fails the step.
     """
 
     call: AnyCall | None = None
@@ -85,6 +89,9 @@ class Step(msgspec.Struct, frozen=True):
     tries: int = 0
     timeout: float | timedelta = 0.0
     backoff: Backoff | None = None
+    sleep: float | timedelta = 0.0
+    wait: SignalWait | None = None
+    approval: SignalWait | None = None
 
     @property
     def cases(self) -> dict[str, AnyCall]:
@@ -99,6 +106,7 @@ class CommonTerms(NamedTuple):
     priority: Priority = "normal"
     delay: float | timedelta = 0.0
     tags: tuple[str, ...] = ()
+    tries: int = 0
 
 
 # --- to a definition ------------------------------------------------------------------------------
@@ -177,8 +185,11 @@ def _declared(
         queue=step.queue,
         priority=step.priority,
         delay_seconds=_delay_seconds(step, delay, is_first=not needs),
+        sleep_seconds=seconds(step.sleep),
+        wait=step.wait,
+        approval=step.approval,
         tries=step.tries,
-        timeout_seconds=_seconds(step.timeout),
+        timeout_seconds=seconds(step.timeout),
         backoff=step.backoff,
         tags=tuple(step.tags),
     )
@@ -263,12 +274,14 @@ def _taken_from(takes: Mapping[str, Path], names: frozenset[str]) -> list[str]:
 def _delay_seconds(step: Step, common: float | timedelta, *, is_first: bool) -> float:
     """Raises BadTime."""
     at = datetime.now(UTC)
-    delays = [step.delay, common if is_first else 0.0]
+    is_job = step.call is not None or bool(step.cases)
+    delays = [step.delay, common if is_first and is_job else 0.0]
     due = [due_at(delay, None, at) or at for delay in delays]
     return sum((moment - at).total_seconds() for moment in due)
 
 
-def _seconds(length: float | timedelta) -> float:
+def seconds(length: float | timedelta) -> float:
+    """A length of time as seconds."""
     return length.total_seconds() if isinstance(length, timedelta) else float(length)
 
 
@@ -330,7 +343,10 @@ def _terms(planned: PlannedStep, common: CommonTerms, graph_id: str, *, is_seale
     if step.compensates is not None:
         return made
     return msgspec.structs.replace(
-        made, tries=terms.tries, timeout_seconds=terms.timeout_seconds, backoff=terms.backoff
+        made,
+        tries=terms.tries or common.tries,
+        timeout_seconds=terms.timeout_seconds,
+        backoff=terms.backoff,
     )
 
 

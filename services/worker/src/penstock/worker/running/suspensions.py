@@ -29,6 +29,9 @@ from penstock.worker.running.recent_workflows import RecentWorkflows
 
 log = logging.getLogger("penstock.worker")
 
+_MAX_PAYLOAD_BYTES = 2_000
+"""Of a call that is repeated in the event of each advance."""
+
 
 class Advance(NamedTuple):
     """One that has run and is to be stored."""
@@ -93,6 +96,7 @@ class Suspensions:
         verdict = outcome.verdict
         assert isinstance(verdict, Suspended)
         workflow = verdict.record.workflow
+        payload = job.delivery.body
         event = WorkflowAdvanced(
             job_id=job.id,
             source=self._joblog.source,
@@ -103,6 +107,7 @@ class Suspensions:
             inline_steps=verdict.inline_steps,
             version=job.kind.version,
             fixes=workflow.fixes if workflow else 0,
+            payload=payload if len(payload) <= _MAX_PAYLOAD_BYTES else b"",
             **msgspec.structs.asdict(verdict.suspension),
         )
         return Advance(job, outcome, event)

@@ -205,12 +205,14 @@ def scheduled_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
 
 
 def open_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
-    """What was scheduled, and is neither consumed nor given up, by key."""
+    """What was scheduled, and is neither consumed nor given up for good, by key."""
     steps = scheduled_steps(memo)
     given_up = {n for entry in memo.entries for n in entry.cancelled}
     consumed = {resolution.key for entry in memo.entries for resolution in entry.consumed}
     return {
-        key: step for key, step in steps.items() if key not in consumed and step.n not in given_up
+        key: step
+        for key, step in steps.items()
+        if key not in consumed and (step.n not in given_up or step.is_compensated)
     }
 
 

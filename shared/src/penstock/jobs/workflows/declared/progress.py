@@ -8,7 +8,6 @@ is not recorded anywhere: each process that asks comes to the same answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -16,25 +15,12 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.events.condition import Path
-from penstock.events.graph import GraphStep, Join, OnFailure, Rule
+from penstock.events.graph import GraphStep, Join, OnFailure
 from penstock.jobs.batches.slots import Slot
+from penstock.jobs.workflows.declared import step_state
+from penstock.jobs.workflows.declared.step_state import BAD, ENDED, StepState
 from penstock.jobs.workflows.declared.values import ConditionError, holds, inside
 
-
-class StepState(StrEnum):
-    WAITING = "waiting"
-    READY = "ready"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    SKIPPED = "skipped"
-    BLOCKED = "blocked"
-    """A step before it failed, so that its rule can no longer hold."""
-
-
-_BAD = frozenset({StepState.FAILED, StepState.CANCELLED, StepState.BLOCKED})
-_ENDED = _BAD | {StepState.COMPLETED, StepState.SKIPPED}
 _OF_SLOT = {
     Slot.PENDING: StepState.RUNNING,
     Slot.COMPLETED: StepState.COMPLETED,
@@ -42,6 +28,9 @@ _OF_SLOT = {
     Slot.CANCELLED: StepState.CANCELLED,
 }
 _MOST_NAMED = 12
+
+STOPPED = "cancelled"
+"""Begins the reason of a workflow that ends because it was stopped."""
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -225,6 +214,7 @@ class _Judging:
         halted = is_cancelled or (failed is not None and self._halts())
         if halted:
             self._unread.clear()  # whatever their conditions say, these steps do not begin
+            self._give_up_waits()
         halted = halted or is_undoing
         if StepState.RUNNING in self._states or self._unread:
             return self._due(halted)
@@ -233,6 +223,12 @@ class _Judging:
         if (blocked := self._blocked()) is None and failed is None and not halted:
             return self._ended(End())
         return self._undone(self._end(failed, blocked, is_cancelled))
+
+    def _give_up_waits(self) -> None:
+        """What waits for a time or a signal is as if it had not begun."""
+        for position, step in enumerate(self._plan.steps):
+            if step.wait is not None and self._states[position] is StepState.RUNNING:
+                self._states[position] = StepState.WAITING
 
     def _halts(self) -> bool:
         return self._plan.on_failure == "stop"
@@ -249,9 +245,9 @@ class _Judging:
         if step.compensates is not None:
             return StepState.WAITING
         needs = {self._states[need] for need in step.needs}
-        if not needs <= _ENDED:
+        if not needs <= ENDED:
             return StepState.WAITING
-        judged = _judged(step.rule, needs)
+        judged = step_state.judged(step.rule, needs)
         if judged is StepState.READY and step.when is not None:
             judged = self._if_condition_holds(position, step)
         if judged is StepState.READY and step.join is not None:
@@ -309,7 +305,7 @@ class _Judging:
 
     def _end(self, failed: int | None, blocked: int | None, is_cancelled: bool) -> End:
         if is_cancelled:
-            return End(reason="cancelled")
+            return End(reason=STOPPED)
         path = self._path(blocked) if blocked is not None and not self._halts() else []
         if failed is None and blocked is not None:
             path = path or self._path(blocked)
@@ -325,6 +321,9 @@ class _Judging:
     def _how(self, position: int) -> str:
         if position in self._errors:
             return f"failed: its condition: {self._errors[position]}"
+        if (wait := self._plan.steps[position].wait) is not None:
+            in_vain = f"got no signal {wait.signal!r} in time"
+            return "was not approved" if wait.is_approval else in_vain
         return "was cancelled" if self._states[position] is StepState.CANCELLED else "failed"
 
     def _path(self, position: int) -> list[int]:
@@ -332,7 +331,7 @@ class _Judging:
         path = [position]
         while self._states[path[0]] is StepState.BLOCKED:
             needs = self._plan.steps[path[0]].needs
-            path.insert(0, next(need for need in needs if self._states[need] in _BAD))
+            path.insert(0, next(need for need in needs if self._states[need] in BAD))
         return path
 
     def _named(self, path: Sequence[int]) -> str:
@@ -356,7 +355,7 @@ class _Judging:
         failures = [
             self._plan.steps[undone].name
             for undone, position in undoing
-            if self._states[position] in _BAD
+            if self._states[position] in BAD
         ]
         if failures:
             reason = f"{end.reason}; not undone: {', '.join(map(repr, failures[:_MOST_NAMED]))}"
@@ -369,20 +368,3 @@ class _Judging:
             if self._states[position] is StepState.WAITING:
                 self._states[position] = StepState.SKIPPED
         return Progress(states=tuple(self._states), end=end)
-
-
-def _judged(rule: Rule, needs: set[StepState]) -> StepState:
-    """What a rule makes of a step all of whose needs have ended."""
-    has_failed, has_completed = not needs.isdisjoint(_BAD), StepState.COMPLETED in needs
-    has_skipped, run, skip = StepState.SKIPPED in needs, StepState.READY, StepState.SKIPPED
-    match rule:
-        case Rule.ALL_DONE:
-            return run
-        case Rule.ANY_FAILED:
-            return run if has_failed else skip
-        case Rule.ANY_SUCCESS:
-            return run if has_completed else StepState.BLOCKED if has_failed else skip
-        case Rule.ALL_SUCCESS if not has_failed:
-            return skip if has_skipped else run
-        case _:
-            return StepState.BLOCKED if has_failed else run
