@@ -19,6 +19,7 @@ from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Part, Suspension
+from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 
 _MAX_MESSAGE_LENGTH = 4_000
 
@@ -60,23 +61,25 @@ def advance(
     workflow_id: str,
     memo: WorkflowMemo,
     around: Surroundings,
+    secrets: Secrets = NONE,
 ) -> Ended | Suspension:
     """Runs a workflow from the top until it ends or nothing of it can go on.
 
     Raises:
         Diverged: the code does not fit the memo.
+        MissingKey: what it was given is encrypted with a key that is not here.
         WorkflowError: it does what it must not; and whatever the workflow raises.
     """
 
     def make(driver: Driver) -> Any:
         return function(WorkflowContext(driver, workflow_id), **arguments)
 
-    driver = Driver(make, memo, around.now())
+    driver = Driver(make, memo, around.now(), secrets)
     try:
         state = driver.replay()
         while not isinstance(state, Ended):
             if isinstance(state, Calls):
-                result = _call(state.key, state.command)
+                result = secrets.sealed_result(_call(state.key, state.command))
                 patches = driver.patches
                 around.record_part(
                     Part(driver.now, driver.consumed, inline=result, patches=patches)
@@ -106,7 +109,7 @@ def _unbegun(driver: Driver, around: Surroundings) -> Leaf | None:
 
 
 def _call(key: str, command: RunInline[Any]) -> InlineResult:
-    digest = results.digest(command)
+    digest = results.digest(command, sealed=False)  # of a function without its arguments
     try:
         value = command.function(*command.args)
         if inspect.iscoroutine(value):

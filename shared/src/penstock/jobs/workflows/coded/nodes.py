@@ -56,6 +56,7 @@ class Suspension(msgspec.Struct, frozen=True):
     status: Status
     parts: int = 0
     patches: tuple[str, ...] = ()
+    sealed_status: bytes = b""
 
 
 class Part(msgspec.Struct, frozen=True):
