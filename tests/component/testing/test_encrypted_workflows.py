@@ -168,18 +168,26 @@ async def test_a_client_without_the_key_sees_no_status_and_sends_no_signal(penst
         await blind.workflows.signal(workflow_id, "approved", "yes")
 
 
-async def test_a_signal_that_was_not_encrypted_is_an_error_at_its_await(penstock: Bench) -> None:
+async def test_a_signal_that_was_not_encrypted_is_passed_over(penstock: Bench) -> None:
     """Somebody who can write to the broker, and holds no key, approves an encrypted workflow."""
     workflow_id = await penstock.client.dispatch(pay(card=CARD))
     await penstock.run_pending()
     forged = SignalReceived(
-        workflow_id=workflow_id, signal="approved", value=msgspec.msgpack.encode("yes")
+        workflow_id=workflow_id, signal="approved", value=msgspec.msgpack.encode("forged")
     )
     await penstock.bus.append(Outgoing(penstock.bus.subjects.event(forged), encode(forged)))
+    await penstock.client.workflows.signal(workflow_id, "approved", 5)
     await penstock.run_pending()
-    view = await penstock.client.job(workflow_id)
-    assert view.state is State.DEAD
-    assert "its sender may hold no key" in view.error.message
+    view = await penstock.client.workflows.get(workflow_id)
+    assert view.state is State.SUSPENDED
+    [not_sealed, not_text] = [refusal.reason for refusal in view.refused_signals]
+    assert "its sender may hold no key" in not_sealed
+    assert not_text == "its value is of another type"
+    await penstock.client.workflows.signal(workflow_id, "approved", "yes")
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result["both"][1] == "yes"
 
 
 async def test_a_missing_key_blocks_it_and_uses_no_try(penstock: Bench, keys: Path) -> None:

@@ -381,9 +381,21 @@ async def stuck(ctx: WorkflowContext) -> str:
     return str(receipt)
 
 
-@pytest.mark.parametrize("what", [reminded(), 5])
-async def test_what_cannot_be_a_step_is_refused(penstock: Bench, what: Any) -> None:
-    STEPS[:] = [what]
+@job(queue="cards", encrypted=True)
+def sealed(order: int) -> None: ...
+
+
+async def test_an_encrypted_step_blocks_a_workflow_whose_worker_has_no_key(penstock: Bench) -> None:
+    STEPS[:] = [sealed(order=1)]
+    workflow_id = await penstock.client.dispatch(runs_anything())
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id)
+    assert view.state is State.SUSPENDED
+    assert "encryption.key_file names no keys" in view.blocked
+
+
+async def test_what_cannot_be_a_step_is_refused(penstock: Bench) -> None:
+    STEPS[:] = [5]
     workflow_id = await penstock.client.dispatch(runs_anything())
     await penstock.run_pending()
     error = (await penstock.client.job(workflow_id)).error

@@ -216,7 +216,9 @@ class Client:
         if job_id:
             is_workflow = isinstance(call, Call) and call.job.kind == "workflow"
             check = derived_ids.check_owner_id if is_workflow else check_name
-            terms = replace(terms, job_id=check("workflow" if is_workflow else "job", job_id))
+            terms = replace(
+                terms, job_id=check("workflow" if is_workflow else "dispatched job", job_id)
+            )
         return await self.dispatcher.dispatch(call, terms, unique_for)
 
     async def dispatch_named(

@@ -98,7 +98,7 @@ class _Notes:
         step = self._open.pop(resolution.key, None)
         if step is None:
             yield f"it took note of the end of {resolution.key!r}, for which it did not wait"
-        elif step.kind == "job":
+        elif step.is_job:
             yield from self._consume_job(sequence, step, resolution)
         elif resolution.outcome == "received":
             yield from self._consume_signal(sequence, step, resolution)

@@ -112,7 +112,7 @@ def _living_jobs(record: JobRecord, keys: Sequence[str]) -> list[ScheduledStep]:
         )
     _check_keys(record.id, keys, memo.recorded_keys(recorded))
     waiting = memo.open_steps(recorded)
-    return [waiting[key] for key in keys if key in waiting and waiting[key].kind == "job"]
+    return [waiting[key] for key in keys if key in waiting and waiting[key].is_job]
 
 
 def _check_keys(workflow_id: str, keys: Iterable[str], recorded: set[str]) -> None:

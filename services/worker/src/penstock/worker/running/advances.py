@@ -7,12 +7,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import new_id
+from penstock.events.subjects import BadName
 from penstock.events.workflow import (
     INBOX_EVENTS,
+    RefusedSignal,
     Resolution,
     StepRecorded,
     StepsScheduled,
@@ -21,7 +24,7 @@ from penstock.events.workflow import (
 from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import Terms
-from penstock.jobs.errors import Cancelled, MissingKey
+from penstock.jobs.errors import Cancelled, MissingKey, WorkflowError
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
@@ -135,10 +138,16 @@ class WorkerSurroundings:
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         return self._arrivals.next(open_steps, self.now())
 
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        return self._arrivals.refused(open_steps)
+
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         step_id = derived_ids.step_id(self._job.id, n)
         terms = Terms(step=command.name, sealed=self.secrets.are_sealed)
-        return self._client.dispatcher.prepare(command.call, step_id, terms=terms).payload
+        try:
+            return self._client.dispatcher.prepare(command.call, step_id, terms=terms).payload
+        except BadName as error:
+            raise WorkflowError(f"step {command.name!r}: {error}") from error
 
     def begin(self) -> WorkflowMemo:
         """What was recorded; reads how its open steps have ended so far. Call it first."""
@@ -148,7 +157,8 @@ class WorkerSurroundings:
         self.record, ends = history
         workflow_memo = self.record.workflow or memo.EMPTY
         ends = [*ends, *self._batches.read_ends(memo.open_steps(workflow_memo).values())]
-        self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
+        read_signals = partial(self._in_loop, lambda: self._signals(workflow_memo))
+        self._arrivals = Arrivals(ends, read_signals, self.secrets)
         return workflow_memo
 
     def whole_record(self) -> JobRecord:

@@ -11,6 +11,7 @@ import msgspec
 from penstock.events.workflow import (
     MAX_KEY_LENGTH,
     InlineResult,
+    RefusedSignal,
     Resolution,
     ScheduledStep,
     Status,
@@ -57,6 +58,7 @@ class Suspension(msgspec.Struct, frozen=True):
     parts: int = 0
     patches: tuple[str, ...] = ()
     sealed_status: bytes = b""
+    refused: tuple[RefusedSignal, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -139,8 +141,8 @@ class Leaf(Node):
     @property
     def kind(self) -> StepKind:
         match self.command:
-            case RunJob():
-                return "job"
+            case RunJob(call=call):
+                return "workflow" if call.job.kind else "job"
             case RunBatch():
                 return "batch"
             case Sleep():

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.events.job import JobError
-from penstock.events.workflow import InlineResult, Resolution, StepOutcome
+from penstock.events.workflow import MAX_REFUSAL_LENGTH, InlineResult, Resolution, StepOutcome
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.errors import StepFailed
 from penstock.jobs.job_type import JobType
@@ -132,6 +132,22 @@ def value(command: Command[Any], resolution: Resolution) -> Any:
             kind, message = (error.kind, error.message) if error else (resolution.outcome, "")
             raise StepFailed(resolution.key, kind, message)
     return None
+
+
+def misfit(command: Command[Any], value: bytes) -> str:
+    """Why a signal's value is not of the type that is waited for; empty where it is.
+
+    Args:
+        command: the wait.
+        value: MessagePack.
+    """
+    if not isinstance(command, WaitSignal):
+        return ""
+    try:
+        msgspec.msgpack.decode(value, type=command.kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return str(error)[:MAX_REFUSAL_LENGTH] or type(error).__name__
+    return ""
 
 
 _NIL = b"\xc0"

@@ -43,13 +43,12 @@ class Secrets:
             MissingKey: this process lacks the key.
             Undecryptable: it was sealed for something else, or not at all where it must be.
         """
-        must_be_sealed = self.are_sealed and end.outcome == "received"
-        if not (must_be_sealed or is_sealed(end.value)):
+        if not is_sealed(end.value):
             return end
-        if leaf.kind == "signal":
-            plain = self._open("signal", leaf.digest, end.value)
-        else:
-            plain = self._open_result(leaf, end.value)
+        is_signal = leaf.kind == "signal"
+        plain = (
+            self.signal(leaf.digest, end.value) if is_signal else self._open_result(leaf, end.value)
+        )
         return msgspec.structs.replace(end, value=plain)
 
     def _open_result(self, leaf: Leaf, value: bytes) -> bytes:
@@ -87,6 +86,10 @@ class Secrets:
     def opened_status(self, value: bytes) -> Status:
         """A sealed status. Raises MissingKey, Undecryptable."""
         return msgspec.msgpack.decode(self._open("status", "", value), type=Status)
+
+    def signal(self, name: str, value: bytes) -> bytes:
+        """What was sent. Raises MissingKey; Undecryptable where it is not sealed but must be."""
+        return self._open("signal", name, value) if self.are_sealed else value
 
     def sealed_signal(self, name: str, value: bytes) -> bytes:
         """The value of a signal as it is sent. Raises MissingKey."""
