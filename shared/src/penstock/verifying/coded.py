@@ -74,6 +74,8 @@ class _Notes:
             case WorkflowFixed():
                 self._open = {k: s for k, s in self._open.items() if k not in event.forgotten}
                 self._inline.difference_update(event.forgotten)
+                if event.forgotten:  # signals that forgotten waits had consumed are unread again
+                    self._signals = {}
                 return
             case _:  # another event, or one of an attempt that did not know of the one before
                 return

@@ -143,7 +143,11 @@ class WorkerSurroundings:
 
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         step_id = derived_ids.step_id(self._job.id, n)
-        terms = Terms(step=command.name, sealed=self.secrets.are_sealed)
+        terms = Terms(
+            step=command.name,
+            workflow=self._job.payload.function,
+            sealed=self.secrets.are_sealed,
+        )
         try:
             return self._client.dispatcher.prepare(command.call, step_id, terms=terms).payload
         except BadName as error:
