@@ -10,7 +10,7 @@ from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.integration.shell import Shell, shell_of
 from tests.making import MakeSettings
 
-from penstock.jobs import job, registry
+from penstock.jobs import SignalWait, Step, job, registry
 from penstock.jobs.workflows.graph_record import GraphState
 
 TRIED: list[int] = []
@@ -65,6 +65,25 @@ async def test_a_failed_chain_is_shown_listed_and_goes_on(stage: Stage, shell: S
     refused = await shell.asked("graph", "retry-failed", chain, code=1)
     assert "only failed or cancelled ones can go on" in refused
     assert "had already ended" in await shell.asked("graph", "cancel", chain, code=1)
+
+
+async def test_a_graph_is_paused_resumed_and_sent_a_signal(stage: Stage, shell: Shell) -> None:
+    TRIED.append(3)
+    steps = {
+        "released": Step(approval=SignalWait()),
+        "load": Step(break_once(number=3), after=["released"]),
+    }
+    await stage.client.graphs.dispatch(steps, graph_id="release")
+    assert "is paused" in await shell.asked("workflow", "pause", "release", "--reason", "Sunday")
+    await shell.asked("graph", "signal", "release", "released", "true", "--id", "m1")
+    assert "already" in await shell.asked("graph", "signal", "release", "released", "true", code=1)
+    await stage.at_work()
+    assert "goes on" in await shell.asked("workflow", "resume", "release")
+    assert (await stage.client.graphs.wait("release", WITHIN)).state is GraphState.COMPLETED
+    shown = await shell.asked_json("graph", "show", "release")
+    assert shown["steps"][0]["waits_for"] == "signal released"
+    late = await shell.asked("graph", "signal", "release", "released", "false", code=1)
+    assert "takes no signal: it is completed" in late
 
 
 async def test_a_graph_that_is_not_there(stage: Stage, shell: Shell) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.events.catalogue import ALL
 from penstock.events.envelope import MalformedEvent, UnknownEvent, encode, whole_micros
-from penstock.events.graph import GRAPH_EVENTS
+from penstock.events.graph import GRAPH_EVENTS, Signal
 from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStarted
 from penstock.events.recovering import RecoverAnswered, RecoverAsked
 from penstock.events.snapshot import SNAPSHOTS
@@ -115,7 +115,12 @@ def _check_bounds(
         for field in kind.fields:
             is_time = _holds_time(field.type)
             is_kept = kind.cls in (*SNAPSHOTS,)  # in a checkpoint, by the decider itself
-            is_kept |= kind.cls in (ScheduledStep, MemoEntry, WorkflowMemo)  # which look themselves
+            is_kept |= kind.cls in (
+                ScheduledStep,
+                MemoEntry,
+                WorkflowMemo,
+                Signal,
+            )  # which look themselves
             message = f"{where}.{field.name}: no codec looks at its years"
             assert may_hold_times or is_kept or not is_time, message
             _check_bounds(field.type, f"{where}.{field.name}", above=above)

@@ -59,10 +59,22 @@ def alarm() -> None:
     RAN.append("alarm")
 
 
+@job(name="shop.sum", queue="orders")
+def sum_up(ledger: str) -> dict[str, int]:
+    RAN.append(f"sum {ledger}")
+    return {"total": 7}
+
+
+@job(name="shop.report", queue="orders")
+def report(total: int) -> None:
+    RAN.append(f"report {total}")
+
+
 @pytest.fixture(autouse=True)
 def known() -> Iterator[None]:
     RAN.clear()
-    kinds = {kind.name: kind for kind in (check, review, charge, send_invoice, refund, ship, alarm)}
+    functions = (check, review, charge, send_invoice, refund, ship, alarm, sum_up, report)
+    kinds = {kind.name: kind for kind in functions}
     registry.REGISTRY.update(kinds)
     yield
     for name in kinds:
@@ -100,6 +112,40 @@ async def test_a_parcel_that_is_not_sent_is_paid_back() -> None:
         await bench.run_pending()
     assert (await bench.client.graphs.show(graph)).state is GraphState.FAILED
     assert RAN == ["check", "charge 90", "alarm", "refund p1"]
+
+
+async def test_a_payment_is_waited_for_and_what_is_not_paid_is_written_off() -> None:
+    steps = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[1]
+    for payment in ({"sum": 90}, None):
+        bench = Bench()
+        graphs = bench.client.graphs
+        graph = await bench.client.definitions.run(
+            from_toml(f"{ORDERS}\n{steps}"), {"order": {"total": 90, "gateway": "stripe"}}
+        )
+        await bench.run_pending()
+        if payment:
+            await graphs.signal(graph, "payment", payment, signal_id="transfer-17")
+        else:
+            await bench.advance(1_209_601)
+            await bench.run_pending()
+            await graphs.signal(graph, "write off", True)
+        await bench.run_pending()
+        await bench.advance(3_601)
+        await bench.run_pending()
+        assert (await graphs.show(graph)).state is GraphState.COMPLETED
+
+
+async def test_a_workflow_in_a_workflow_returns_its_result() -> None:
+    month, closing = (
+        from_toml(text) for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[2:]
+    )
+    bench = Bench()
+    await bench.client.definitions.define(closing)
+    await bench.client.definitions.define(month)
+    graph = await bench.client.definitions.run("month")
+    await bench.run_pending()
+    assert (await bench.client.graphs.show(graph)).state is GraphState.COMPLETED
+    assert RAN == ["sum main", "report 7"]
 
 
 def test_the_page_names_what_the_command_prints() -> None:

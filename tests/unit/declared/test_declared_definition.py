@@ -98,7 +98,7 @@ def test_the_digest_tells_definitions_apart() -> None:
         (
             [job(branch={"on": "context.n", "cases": {}})],
             {"context": {"n": 1}},
-            "function and a branch",
+            "has function and branch; expected one",
         ),
         ([{}], {}, "nothing would run"),
         ([job(), {"needs": ["a"], "tries": 3}], {}, "is a join.*tries"),

@@ -12,7 +12,8 @@ from penstock.jobs.batches.slots import Slot
 from penstock.jobs.workflows.declared import reading
 from penstock.jobs.workflows.declared.conversion import of_chain
 from penstock.jobs.workflows.declared.definition import DeclaredStep, Definition
-from penstock.jobs.workflows.declared.progress import StepState, Unreadable
+from penstock.jobs.workflows.declared.progress import Unreadable
+from penstock.jobs.workflows.declared.step_state import StepState
 
 FAILED, CANCELLED = Slot.FAILED, Slot.CANCELLED
 

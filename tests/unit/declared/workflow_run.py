@@ -8,7 +8,8 @@ from typing import Any
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.workflows.declared.definition import Definition
 from penstock.jobs.workflows.declared.planning import plan
-from penstock.jobs.workflows.declared.progress import End, Plan, Progress, StepState
+from penstock.jobs.workflows.declared.progress import End, Plan, Progress
+from penstock.jobs.workflows.declared.step_state import StepState
 
 
 class WorkflowRun:

@@ -127,11 +127,12 @@ CHANGED: dict[str, Any] = {
     "tags": ("t", "u"),
     "expires_at": 9.0,
     "masked": ("card",),
+    "kind": "workflow",
 }
 
 
 def test_every_field_of_a_call_is_bound_or_known_to_change() -> None:
-    free = {"arguments", "dispatched_at", "handed", "step"}
+    free = {"arguments", "dispatched_at", "handed", "step", "workflow"}
     assert set(Payload.__struct_fields__) == CHANGED.keys() | free
 
 

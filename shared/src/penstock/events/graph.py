@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +12,7 @@ import msgspec
 from penstock.events.batch import Callbacks
 from penstock.events.brief import brief, brief_fields
 from penstock.events.condition import MAX_PATH_LENGTH, Condition, Path, Text
-from penstock.events.envelope import Codec, Event, Instant, Int64
+from penstock.events.envelope import Codec, Event, Instant, Int64, check_instant
 
 
 class Rule(StrEnum):
@@ -39,10 +40,57 @@ class Join(StrEnum):
     """It ends when those before it have ended."""
     BRANCH = "branch"
     """Likewise; its result is that of the one that completed."""
+    VALUES = "values"
+    """Likewise; its result is an object of what it reads."""
 
 
 OnFailure = Literal["stop", "continue"]
 """What follows a failed step: no other begins, or only those do not that need it."""
+
+
+MAX_SIGNAL_NAME = 64
+MAX_WAIT_SECONDS = 3_660 * 86_400.0
+"""Ten years: what a step waits for at most."""
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a step without a job waits for: a signal, or a time.
+
+    Attributes:
+        signal: its name; empty for a step that waits for its time alone.
+        seconds: from when its turn comes; without a signal, 0 is no wait at all; with one, 0 is
+            for ever.
+        default: its result if no signal has come in time, as MessagePack; empty: it fails then.
+        is_approval: the value is true or false, and false fails the step.
+    """
+
+    signal: str = ""
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
+    default: bytes = b""
+    is_approval: bool = False
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A value that was sent to a graph.
+
+    Attributes:
+        value: as MessagePack.
+        signal_id: the sender's own id; empty for none.
+        at: when it was sent.
+    """
+
+    value: bytes = b""
+    signal_id: str = ""
+    at: Instant | None = None
+
+    def __post_init__(self) -> None:
+        check_instant("at", self.at)
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 ResultPath = Annotated[tuple[Text | Int64, ...], msgspec.Meta(max_length=MAX_PATH_LENGTH)]
@@ -63,6 +111,7 @@ class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         sets: keys of the context, each with the part of this step's result that becomes its value.
         may_fail: the whole does not fail because of it.
         join: it has no job.
+        wait: it has no job, and ends when what it waits for has come.
         compensates: position of the step that its job undoes, should the whole fail.
     """
 
@@ -77,6 +126,7 @@ class GraphStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sets: dict[str, ResultPath] = {}
     may_fail: bool = False
     join: Join | None = None
+    wait: Wait | None = None
     compensates: Int64 | None = None
 
     __repr__ = brief
@@ -114,6 +164,12 @@ def _reads_earlier(step: GraphStep, earlier: range) -> bool:
     )
 
 
+def _check_instants(waits: Mapping[int, datetime | None]) -> None:
+    """Raises MalformedEvent."""
+    for until in waits.values():
+        check_instant("until", until)
+
+
 class GraphEvent(Event, frozen=True, kw_only=True):
     noun: ClassVar[str] = "graph"
     key_field: ClassVar[str] = "graph_id"
@@ -131,6 +187,7 @@ class GraphStarted(GraphEvent, frozen=True, kw_only=True, tag=True):
         definition: name of the stored definition that it was made from; empty for none.
         version: of that definition.
         digest: of that definition.
+        timeout_seconds: how long it may take; 0 for no bound.
     """
 
     steps: tuple[GraphStep, ...]
@@ -141,9 +198,56 @@ class GraphStarted(GraphEvent, frozen=True, kw_only=True, tag=True):
     definition: str = ""
     version: Int64 = 0
     digest: str = ""
+    timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0.0
 
     def __post_init__(self) -> None:
         _check_steps(self.steps)
+
+
+class GraphWaiting(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """The turn of steps has come that wait for a time or for a signal.
+
+    Attributes:
+        until: by the positions of these steps; None for one that waits for ever.
+    """
+
+    until: dict[Int64, Instant | None]
+
+    def __post_init__(self) -> None:
+        _check_instants(self.until)
+
+
+class GraphSignalled(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """Someone sent a value to the step that waits for it, or will.
+
+    Attributes:
+        signal: its name.
+        value: as MessagePack.
+        signal_id: the sender's own id; empty for none.
+    """
+
+    signal: str
+    value: bytes
+    signal_id: str = ""
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
+
+
+class GraphElapsed(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """The time of steps has come that waited for it, or for a signal until then.
+
+    Attributes:
+        steps: their positions.
+    """
+
+    steps: tuple[Int64, ...]
+
+
+class GraphTimedOut(GraphEvent, frozen=True, kw_only=True, tag=True):
+    """It took longer than it may: as if it were cancelled, but it ends as failed."""
+
+    reason: str
 
 
 class GraphStopping(GraphEvent, frozen=True, kw_only=True, tag=True):
@@ -206,6 +310,9 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
             known, of a graph that has ended.
         again: steps whose jobs are to be given another life.
         counted_to: the log's sequence up to which jobs are counted in ``slots``.
+        waits: until when steps wait that began to, by their positions; None for ever.
+        elapsed: those whose time has come.
+        signals: the first of each name.
         paused_at: since when it is paused; None where it is not.
         pause_reason: as in GraphPaused.
     """
@@ -229,15 +336,26 @@ class GraphCarried(GraphEvent, frozen=True, kw_only=True, tag=True):
     definition: str = ""
     version: Int64 = 0
     digest: str = ""
+    waits: dict[Int64, Instant | None] = {}
+    elapsed: tuple[Int64, ...] = ()
+    signals: dict[str, Signal] = {}
+    timeout_seconds: float = 0.0
+    deadline: Instant | None = None
+    timed_out: bool = False
     paused_at: Instant | None = None
     pause_reason: str = ""
 
     def __post_init__(self) -> None:
         _check_steps(self.steps)
+        _check_instants(self.waits)
 
 
 GRAPH_EVENTS = Codec(
     GraphStarted,
+    GraphWaiting,
+    GraphSignalled,
+    GraphElapsed,
+    GraphTimedOut,
     GraphStopping,
     GraphCompleted,
     GraphFailed,

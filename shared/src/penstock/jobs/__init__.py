@@ -44,6 +44,7 @@ from penstock.jobs.sync import SyncClient
 from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.results import MapResult
 from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow, workflow
+from penstock.jobs.workflows.declared.definition import SignalWait
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.steps import Step
 from penstock.jobs.workflows.workflow_view import WorkflowView
@@ -82,6 +83,7 @@ __all__ = [
     "PayloadTooLarge",
     "RateLimitExceeded",
     "RateLimited",
+    "SignalWait",
     "Skip",
     "State",
     "Step",

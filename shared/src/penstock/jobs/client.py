@@ -16,7 +16,7 @@ from penstock.config.topology import Priority
 from penstock.events.envelope import utc_now
 from penstock.events.job import JobCancelled
 from penstock.events.subjects import Subjects, check_name
-from penstock.jobs import job_view, registry
+from penstock.jobs import derived_ids, job_view, registry
 from penstock.jobs.batches.client import Batches
 from penstock.jobs.bulk.client import Bulk
 from penstock.jobs.dead_letters.client import DeadLetters
@@ -107,7 +107,15 @@ class Client:
         self.batches = Batches(bus, subjects, self.dispatcher, self.retry)
         self.graphs = Graphs(bus, subjects, self.dispatcher)
         self.definitions = Definitions(bus, subjects, self.dispatcher)
-        self.workflows = Workflows(bus, subjects, self._log, self.job, self.cancel)
+        self.workflows = Workflows(
+            bus,
+            subjects,
+            self._log,
+            self.job,
+            self.cancel,
+            self.batches.cancel,
+            factory.ring,
+        )
         self.stuck_workflows = StuckWorkflows(bus, subjects, self._log, self.workflows, self.graphs)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
         self.jobs = Jobs(bus, subjects, self._log, factory.ring, self._handed_on)
@@ -214,7 +222,11 @@ class Client:
         """
         terms = self._terms(queue, delay, at, expires, tags, priority)
         if job_id:
-            terms = replace(terms, job_id=check_name("job", job_id))
+            is_workflow = isinstance(call, Call) and call.job.kind == "workflow"
+            check = derived_ids.check_owner_id if is_workflow else check_name
+            terms = replace(
+                terms, job_id=check("workflow" if is_workflow else "dispatched job", job_id)
+            )
         return await self.dispatcher.dispatch(call, terms, unique_for)
 
     async def dispatch_named(

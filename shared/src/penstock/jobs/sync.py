@@ -133,6 +133,7 @@ class SyncWorkflows(Blocking):
     get = blocking(Workflows.get)
     list = blocking(Workflows.list)
     signal = blocking(Workflows.signal)
+    replay = blocking(Workflows.replay)
     fix = blocking(Workflows.fix)
     pause = blocking(Workflows.pause)
     resume = blocking(Workflows.resume)
@@ -169,6 +170,7 @@ class SyncGraphs(Blocking):
     pause = blocking(Graphs.pause)
     resume = blocking(Graphs.resume)
     cancel = blocking(Graphs.cancel)
+    signal = blocking(Graphs.signal)
     retry_failed = blocking(Graphs.retry_failed)
 
 

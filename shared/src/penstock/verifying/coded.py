@@ -74,6 +74,8 @@ class _Notes:
             case WorkflowFixed():
                 self._open = {k: s for k, s in self._open.items() if k not in event.forgotten}
                 self._inline.difference_update(event.forgotten)
+                if event.forgotten:  # signals that forgotten waits had consumed are unread again
+                    self._signals = {}
                 return
             case _:  # another event, or one of an attempt that did not know of the one before
                 return
@@ -100,7 +102,7 @@ class _Notes:
             yield from self._consume_signal(sequence, resolution)
         elif step is None and resolution.outcome in _ENDS:  # a time may have passed at once
             yield f"it took note of the end of {resolution.key!r}, for which it did not wait"
-        elif step is not None and step.kind == "job":
+        elif step is not None and step.is_job:
             yield from self._consume_job(sequence, step, resolution)
 
     def _consume_job(

@@ -24,12 +24,16 @@ from penstock.events.graph import (
     GraphCancelled,
     GraphCarried,
     GraphCompleted,
+    GraphElapsed,
     GraphFailed,
     GraphPaused,
     GraphReopened,
     GraphResumed,
+    GraphSignalled,
     GraphStarted,
     GraphStopping,
+    GraphTimedOut,
+    GraphWaiting,
 )
 from penstock.events.health import HealthChanged, HistoryBegins
 from penstock.events.job import (
@@ -273,6 +277,14 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     GraphCarried: lambda event: f"{event.state}; earlier events have left the log",
     GraphStarted: lambda event: " ".join([event.title, f"{len(event.steps)} steps"]).strip(),
     GraphCompleted: lambda _: "all steps have completed",
+    GraphWaiting: lambda event: (
+        f"{len(event.until)} step{'s' if len(event.until) != 1 else ''} for a time or a signal"
+    ),
+    GraphSignalled: lambda event: str(event.signal),
+    GraphElapsed: lambda event: (
+        f"for {len(event.steps)} step{'s' if len(event.steps) != 1 else ''}"
+    ),
+    GraphTimedOut: lambda event: str(event.reason),
     GraphStopping: lambda event: str(event.reason),
     GraphFailed: lambda event: str(event.reason),
     GraphCancelled: lambda event: str(event.reason),

@@ -13,7 +13,6 @@ from penstock.bus.protocol import Stored, broker_time
 from penstock.config import Settings
 from penstock.config.profiles import PoolTable
 from penstock.config.serving import serving
-from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
 from penstock.jobs import Client
@@ -53,7 +52,7 @@ class Run:
         client = Client.over(bus.client(), settings, "testing")
         self._cron = client.schedules
         self._ticker = Ticker(bus.client(), self._subjects, "testing")
-        self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=_later)
+        self._workflows = WorkflowTracker(bus.client(), self._subjects, client, now=self._later)
         self._suspended = SuspendedWorkflows(bus.client(), self._subjects, client)
         job_hooks = {name: hook for name, hook in settings.hooks.items() if hook.job}
         hook_jobs = frozenset(hook.job for hook in job_hooks.values())
@@ -200,6 +199,5 @@ class Run:
         for _, task in self._workers.values():
             await task
 
-
-def _later() -> datetime:
-    return utc_now() + _PATIENCE
+    def _later(self) -> datetime:
+        return broker_time(self._bus.client()) + _PATIENCE

@@ -13,19 +13,20 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
+from penstock.cli.jobs.call import read_value
 from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import Name
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.condition import Condition
-from penstock.events.graph import Rule
+from penstock.events.graph import Rule, Wait
 from penstock.jobs.client import Client
 from penstock.jobs.derived_ids import step_id
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.workflows.declared import text
 from penstock.jobs.workflows.declared.planning import renamed
-from penstock.jobs.workflows.declared.progress import StepState
+from penstock.jobs.workflows.declared.step_state import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.jobs.workflows.graph_states import step_states
 from penstock.views import wording
@@ -38,6 +39,7 @@ _WITHOUT_JOB = {
     StepState.BLOCKED: "blocked",
     StepState.COMPLETED: "completed",
     StepState.FAILED: "failed",
+    StepState.RUNNING: "waits",
 }
 
 
@@ -46,8 +48,9 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: of its job; empty before that is dispatched. Without a job ``skipped``, ``blocked``
-            (a step before it failed), or ``completed`` of a join.
+            (a step before it failed), ``waits``, ``completed`` or ``failed``.
         when: the condition that it runs by; empty for none.
+        waits_for: what a step without a job waits for, once its turn has come; empty for a job.
     """
 
     name: str
@@ -56,6 +59,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[str, ...]
     rule: str = Rule.NONE_FAILED
     when: str = ""
+    waits_for: str = ""
 
 
 class GraphRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +103,7 @@ COLUMNS = (
 def _runs(row: StepRow) -> str:
     """When a step runs, other than after all others."""
     rule = "" if row.rule == Rule.NONE_FAILED else f"after {row.rule}"
-    return ", ".join(filter(None, [rule, row.when and f"when {row.when}"]))
+    return ", ".join(filter(None, [rule, row.when and f"when {row.when}", row.waits_for]))
 
 
 STEP_COLUMNS = (
@@ -113,7 +117,7 @@ STEP_COLUMNS = (
 
 @click.group(cls=Group, example="penstock graph show nightly")
 def graph() -> None:
-    """List, show, cancel chains and graphs of jobs, and continue failed ones."""
+    """List, show, pause and cancel chains and graphs of jobs, and continue failed ones."""
 
 
 @graph.command(name="ls", example="penstock graph ls --state failed")
@@ -172,14 +176,20 @@ async def _steps(client: Client, record: GraphRecord) -> tuple[StepRow, ...]:
     return tuple(
         StepRow(
             name=step.name,
-            job_id="" if step.join else ids[position],
+            job_id="" if step.join or step.wait else ids[position],
             state=jobs[position].state if position in jobs else _WITHOUT_JOB.get(state, ""),
             after=tuple(names[need] for need in step.needs),
             rule=step.rule,
             when=_named(step.when, names) if step.when else "",
+            waits_for=_awaited(step.wait, record.waits.get(position)) if step.wait else "",
         )
         for position, (step, state) in enumerate(zip(record.steps, states, strict=True))
     )
+
+
+def _awaited(wait: Wait, until: datetime | None) -> str:
+    what = f"signal {wait.signal}" if wait.signal else f"{wait.seconds:g} s"
+    return what + (f", until {wording.clock(until)}" if until else "")
 
 
 def _named(condition: Condition, names: Sequence[str]) -> str:
@@ -212,6 +222,23 @@ def cancel(session: Session, id: str, reason: str) -> None:
         raise Failed(f"graph {id} had already ended: it is {record.state}")
     if not session.as_json:
         write_line(f"graph {id} is being cancelled; see 'penstock graph show {id}'")
+
+
+@graph.command(example="penstock graph signal nightly approved true --id mail-1")
+@click.argument("id", type=GRAPH_ID)
+@click.argument("name")
+@click.argument("value", default="null")
+@click.option("--id", "signal_id", default="", help="Sent again with the same one, it counts once.")
+@click.pass_obj
+def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> None:
+    """Send the signal NAME to the step that waits for it, with a VALUE: JSON or text."""
+    record = session.with_client(
+        lambda client: client.graphs.signal(id, name, read_value(value), signal_id=signal_id)
+    )
+    if session.as_json:
+        write_json(row(record))
+    else:
+        write_line(f"signal {name} was sent to graph {id}")
 
 
 @graph.command(name="retry-failed", example="penstock graph retry-failed nightly")

@@ -43,7 +43,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         template: the call is a template of jobs whose ids begin with this and a hyphen.
         sealed: encrypt the arguments although the job does not ask for it.
         takes: parameters left open, with the job whose result each is given.
-        step: name of the step of a graph that the job is.
+        step: name of the step of a graph or workflow that the job is.
+        workflow: name of that graph or workflow.
         tries: attempts allowed; 0: as the function declares.
         timeout_seconds: of an attempt; 0: as the function declares.
         backoff: between attempts; None: as the function declares.
@@ -59,6 +60,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bool = False
     takes: dict[str, str] = {}
     step: str = ""
+    workflow: str = ""
     tries: int = 0
     timeout_seconds: float = payload.UNLIMITED
     backoff: Backoff | None = None
@@ -139,7 +141,7 @@ class JobFactory:
             raise JobRefused(f"dispatch takes a call, {name}, found {call!r}")
         job_type, job_id = call.job, terms.job_id or new_id()
         if job_type.kind:
-            derived_ids.check_owner_id(job_type.kind, job_id)
+            derived_ids.check_workflow_id(job_id)
         if self._for_other_processes and job_type.unreachable:
             raise UnknownJob(f"{job_type.name}: {job_type.unreachable}")
         queue = self._queue(call, terms)
@@ -189,6 +191,8 @@ class JobFactory:
             expires_at=expires_at.timestamp() if expires_at else payload.UNLIMITED,
             masked=job_type.masked + self._masked,
             step=terms.step,
+            workflow=terms.workflow,
+            kind=job_type.kind,
         )
 
     def _tags(
@@ -292,6 +296,7 @@ def from_payload(
         tags=call.tags,
         tries=call.tries,
         due_at=due_at,
+        kind=call.kind,
     )
 
 

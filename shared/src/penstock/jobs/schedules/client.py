@@ -34,6 +34,8 @@ log = logging.getLogger("penstock.jobs")
 
 _MOST_SCHEDULES = 10_000
 _FIRING_PAUSE_SECONDS = 0.2
+_RUN_NOW_DIGITS = 24
+"""A workflow's id leaves room for that of its steps."""
 
 
 class Schedules:
@@ -116,7 +118,7 @@ class Schedules:
     async def run_now(self, name: str) -> str:
         """Dispatches the job once, besides its ticks, paused or not; returns the job's id."""
         schedule, now = await self.get(name), broker_time(self._bus)
-        job_id = f"{job_prefix(schedule.generation)}-{uuid.uuid4().hex}"
+        job_id = f"{job_prefix(schedule.generation)}-{uuid.uuid4().hex[:_RUN_NOW_DIGITS]}"
         event = dispatched(schedule, now, self._dispatcher.source, now, job_id)
         await self._dispatcher.sender.send(event)
         return job_id

@@ -177,4 +177,5 @@ def dispatched(
         tags=with_automatic(schedule.tags, (f"schedule:{schedule.name}",)),
         tries=schedule.tries,
         expires_at=tick + expires if expires else None,
+        kind=call.kind,
     )

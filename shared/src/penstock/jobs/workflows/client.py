@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.protocol import Bus
+from penstock.bus.protocol import Bus, broker_time
 from penstock.config.topology import Priority
 from penstock.events.envelope import new_id
 from penstock.events.graph import (
@@ -18,6 +18,7 @@ from penstock.events.graph import (
     GraphPaused,
     GraphReopened,
     GraphResumed,
+    GraphSignalled,
     GraphStopping,
     OnFailure,
 )
@@ -33,12 +34,13 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
 from penstock.jobs.reading.id_prefix import LONGEST_LIST, SHORTEST
+from penstock.jobs.workflows import graph_signals
 from penstock.jobs.workflows.declared.definition import Definition
 from penstock.jobs.workflows.declared.validation import checked
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, fold
 from penstock.jobs.workflows.starting import Starter
-from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared
+from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared, seconds
 
 _MAX_REASON_LENGTH = 1_000
 
@@ -66,6 +68,7 @@ class Graphs:
         priority: Priority = "normal",
         delay: float | timedelta = 0.0,
         tags: Iterable[str] = (),
+        timeout: float | timedelta = 0.0,
         then: Call | Awaiting | None = None,
         catch: Call | Awaiting | None = None,
         finally_: Call | Awaiting | None = None,
@@ -81,6 +84,8 @@ class Graphs:
             priority: of all steps, for queues that have priorities.
             delay: seconds until the first step may start.
             tags: of all steps, besides the functions' own.
+            timeout: seconds that the whole may take; then its steps are cancelled, and it has
+                failed.
             then: dispatched once when all steps have completed.
             catch: dispatched once when a step has failed.
             finally_: dispatched once in any case.
@@ -106,6 +111,7 @@ class Graphs:
             priority=priority,
             delay=delay,
             tags=tags,
+            timeout=timeout,
             then=then,
             catch=catch,
             finally_=finally_,
@@ -124,6 +130,7 @@ class Graphs:
         tags: Iterable[str] = (),
         context: Mapping[str, Any] | None = None,
         on_failure: OnFailure = "stop",
+        timeout: float | timedelta = 0.0,
         then: Call | Awaiting | None = None,
         catch: Call | Awaiting | None = None,
         finally_: Call | Awaiting | None = None,
@@ -143,6 +150,8 @@ class Graphs:
             context: values that the steps share, by key; plain data.
             on_failure: after a failed step no other begins (``stop``), or only those do not that
                 need it (``continue``).
+            timeout: seconds that the whole may take; then its steps are cancelled, and it has
+                failed.
             then: dispatched once when all steps have completed, or were skipped.
             catch: dispatched once when a step has failed and no other runs.
             finally_: dispatched once in any case.
@@ -162,13 +171,14 @@ class Graphs:
             steps=tuple(declared(steps, by_level, delay)),
             context=dict(context or {}),
             on_failure=on_failure,
+            timeout_seconds=seconds(timeout),
         )
         callbacks = encode_callbacks(self._dispatcher, graph_id, then, catch, finally_)
         return await self._starter.start(
             graph_id,
             checked(definition, max_bytes=None),
             calls_of(steps),
-            CommonTerms(queue, priority, delay, tuple(tags)),
+            CommonTerms(queue, priority, delay, tuple(tags), workflow=title),
             callbacks,
             title,
         )
@@ -237,19 +247,54 @@ class Graphs:
             NotFound, BusError
             JobRefused: the graph changed too quickly.
         """
-        event = GraphStopping(
-            graph_id=graph_id,
-            correlation_id=graph_id,
-            source=self._dispatcher.source,
-            reason=reason,
+        event = GraphStopping(reason=reason, **self._about(graph_id))
+        return await self._change(
+            graph_id, event, lambda record: record.state is GraphState.RUNNING
         )
 
+    async def signal(
+        self, graph_id: str, name: str, value: Any = None, *, signal_id: str = ""
+    ) -> GraphRecord:
+        """Sends a value to the step that waits for it, or will.
+
+        Args:
+            graph_id: of a graph that has not ended.
+            name: of the signal.
+            value: plain data, at most 64,000 bytes; true or false for an approval.
+            signal_id: a sender that tries again with the same one is not refused.
+
+        Raises:
+            NotFound, BusError
+            JobRefused: no step waits for it, or no longer, or it was sent already; the graph has
+                ended; or the value cannot be sent.
+        """
+        signal = graph_signals.made(name, value, signal_id)
+        event = GraphSignalled(
+            signal=name, value=signal.value, signal_id=signal_id, **self._about(graph_id)
+        )
+        return await self._change(
+            graph_id, event, lambda record: graph_signals.is_new(record, name, signal)
+        )
+
+    async def _change(
+        self, graph_id: str, event: GraphEvent, applies: Callable[[GraphRecord], bool]
+    ) -> GraphRecord:
+        """The graph after an event that is appended if it applies to the graph as it is then."""
+
         async def change(record: GraphRecord) -> GraphRecord | None:
-            if record.state is not GraphState.RUNNING:
+            if not applies(record):
                 return record
             return await self.show(graph_id) if await self._append_if(event, record) else None
 
         return await compare_and_set(lambda: self.show(graph_id), change, f"graph {graph_id}")
+
+    def _about(self, graph_id: str) -> dict[str, Any]:
+        return {
+            "graph_id": graph_id,
+            "correlation_id": graph_id,
+            "source": self._dispatcher.source,
+            "at": broker_time(self._bus),
+        }
 
     async def pause(self, graph_id: str, reason: str = "") -> GraphRecord:
         """Pauses a graph: no further step is dispatched, and it does not end, until it is resumed.
@@ -264,12 +309,7 @@ class Graphs:
             NotFound, BusError
             JobRefused: it has ended, or is being cancelled; or it changed too quickly.
         """
-        event = GraphPaused(
-            graph_id=graph_id,
-            correlation_id=graph_id,
-            source=self._dispatcher.source,
-            reason=reason[:_MAX_REASON_LENGTH],
-        )
+        event = GraphPaused(reason=reason[:_MAX_REASON_LENGTH], **self._about(graph_id))
         return await self._change_running(event, "paused", is_needed=lambda it: not it.is_paused)
 
     async def resume(
@@ -286,12 +326,7 @@ class Graphs:
             NotFound, BusError
             JobRefused: it has ended, or is being cancelled; or it changed too quickly.
         """
-        event = GraphResumed(
-            graph_id=graph_id,
-            correlation_id=graph_id,
-            source=self._dispatcher.source,
-            reason=reason[:_MAX_REASON_LENGTH],
-        )
+        event = GraphResumed(reason=reason[:_MAX_REASON_LENGTH], **self._about(graph_id))
         return await self._change_running(
             event, "resumed", is_needed=lambda it: even_if_not_paused or it.is_paused
         )
@@ -299,16 +334,12 @@ class Graphs:
     async def _change_running(
         self, event: GraphEvent, done: str, is_needed: Callable[[GraphRecord], bool]
     ) -> GraphRecord:
-        graph_id = event.graph_id
-
-        async def change(record: GraphRecord) -> GraphRecord | None:
+        def applies(record: GraphRecord) -> bool:
             if record.state is not GraphState.RUNNING:
-                raise JobRefused(f"graph {graph_id} cannot be {done}: it is {record.state}")
-            if not is_needed(record):
-                return record
-            return await self.show(graph_id) if await self._append_if(event, record) else None
+                raise JobRefused(f"graph {record.id} cannot be {done}: it is {record.state}")
+            return is_needed(record)
 
-        return await compare_and_set(lambda: self.show(graph_id), change, f"graph {graph_id}")
+        return await self._change(event.graph_id, event, applies)
 
     async def retry_failed(self, graph_id: str) -> GraphRecord:
         """Resumes a graph that failed or was cancelled where it ended.
@@ -333,12 +364,7 @@ class Graphs:
             raise JobRefused(
                 f"graph {graph_id} failed, and steps that had completed were undone; start it anew"
             )
-        event = GraphReopened(
-            graph_id=graph_id,
-            correlation_id=graph_id,
-            source=self._dispatcher.source,
-            round=record.round + 1,
-        )
+        event = GraphReopened(round=record.round + 1, **self._about(graph_id))
         if not await self._append_if(event, record):
             raise JobRefused(f"graph {graph_id} changed meanwhile; look at it and try again")
         return await self.show(graph_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -14,15 +14,20 @@ from penstock.events.graph import (
     GraphCancelled,
     GraphCarried,
     GraphCompleted,
+    GraphElapsed,
     GraphEvent,
     GraphFailed,
     GraphPaused,
     GraphReopened,
     GraphResumed,
+    GraphSignalled,
     GraphStarted,
     GraphStep,
     GraphStopping,
+    GraphTimedOut,
+    GraphWaiting,
     OnFailure,
+    Signal,
 )
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
@@ -31,6 +36,7 @@ from penstock.jobs.event_store.event_sourcing import (
     shared_fields,
     values,
 )
+from penstock.jobs.workflows import graph_waits
 from penstock.jobs.workflows.declared.progress import Plan
 
 
@@ -50,9 +56,13 @@ _R, _S = GraphState.RUNNING, GraphState.STOPPING
 _F, _C = GraphState.FAILED, GraphState.CANCELLED
 TRANSITIONS: tuple[Edge[GraphState, GraphEvent], ...] = (
     Edge((None,), GraphStarted, GraphState.RUNNING, "accepted"),
+    Edge((_R,), GraphWaiting, None, "the turn of steps has come that wait"),
+    Edge((_R, _S), GraphSignalled, None, "someone sent a value"),
+    Edge((_R,), GraphElapsed, None, "the time of steps that wait has come"),
+    Edge((_R,), GraphTimedOut, GraphState.STOPPING, "it took longer than it may"),
     Edge((_R,), GraphStopping, GraphState.STOPPING, "a client cancelled it"),
     Edge((_R,), GraphCompleted, GraphState.COMPLETED, "its last step has completed"),
-    Edge((_R,), GraphFailed, GraphState.FAILED, "a step failed, and no other runs"),
+    Edge((_R, _S), GraphFailed, GraphState.FAILED, "a step failed or its time was up; none runs"),
     Edge((_S,), GraphCancelled, GraphState.CANCELLED, "no step runs any more"),
     Edge((_R,), GraphPaused, None, "a client paused it: no further step begins"),
     Edge((_R,), GraphResumed, None, "a client resumed it"),
@@ -72,6 +82,12 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
         round: how often it was reopened.
         is_shortened: its first events have left the log.
         on_failure, context, definition, version, digest: as in its start.
+        waits: until when steps wait that began to, by their positions; None for ever.
+        elapsed: those whose time has come.
+        signals: the first of each name.
+        timeout_seconds: how long it may take; 0 for no bound.
+        deadline: when it will have taken that long.
+        timed_out: it has.
         paused_at: since when it is paused; None where it is not.
         pause_reason: given by the person who paused it.
     """
@@ -95,6 +111,12 @@ class GraphRecord(msgspec.Struct, frozen=True, kw_only=True):
     definition: str = ""
     version: int = 0
     digest: str = ""
+    waits: dict[int, datetime | None] = {}
+    elapsed: tuple[int, ...] = ()
+    signals: dict[str, Signal] = {}
+    timeout_seconds: float = 0.0
+    deadline: datetime | None = None
+    timed_out: bool = False
     paused_at: datetime | None = None
     pause_reason: str = ""
 
@@ -166,7 +188,13 @@ def _started(event: GraphStarted, sequence: int) -> GraphRecord:
         definition=event.definition,
         version=event.version,
         digest=event.digest,
+        timeout_seconds=event.timeout_seconds,
+        deadline=_deadline(event.at, event.timeout_seconds),
     )
+
+
+def _deadline(since: datetime, timeout_seconds: float) -> datetime | None:
+    return since + timedelta(seconds=timeout_seconds) if timeout_seconds else None
 
 
 def plan_of(record: GraphRecord) -> Plan:
@@ -184,6 +212,15 @@ _NOT_PAUSED: dict[str, Any] = {"paused_at": None, "pause_reason": ""}
 
 def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str, Any]:
     match event:
+        case GraphWaiting():
+            return {"waits": {**event.until, **record.waits}}
+        case GraphSignalled():
+            signal = Signal(value=event.value, signal_id=event.signal_id, at=event.at)
+            return {"signals": graph_waits.with_signal(record, event.signal, signal)}
+        case GraphElapsed():
+            return {"elapsed": tuple(sorted({*record.elapsed, *event.steps}))}
+        case GraphTimedOut():
+            return {"reason": event.reason, "timed_out": True}
         case GraphStopping():
             return {"reason": event.reason}
         case GraphCompleted():
@@ -198,13 +235,29 @@ def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str,
                 "failed_job": event.job_id,
             }
         case GraphReopened():
-            nothing_failed = {"reason": "", "failed_step": "", "failed_job": ""}
-            return {"ended_at": None, "round": event.round, **nothing_failed, **_NOT_PAUSED}
+            return {
+                "ended_at": None,
+                "round": event.round,
+                "timed_out": False,
+                "reason": "",
+                "failed_step": "",
+                "failed_job": "",
+                "deadline": _deadline(event.at, record.timeout_seconds),
+                **graph_waits.begun_anew(record),
+                **_NOT_PAUSED,
+            }
         case GraphPaused():
             return {"paused_at": event.at, "pause_reason": event.reason}
         case GraphResumed():
-            return _NOT_PAUSED
+            return {"deadline": _prolonged(record, event.at), **_NOT_PAUSED}
     return {}
+
+
+def _prolonged(record: GraphRecord, now: datetime) -> datetime | None:
+    """The deadline after a pause, which does not count."""
+    if record.deadline is None or record.paused_at is None:
+        return record.deadline
+    return record.deadline + max(now - record.paused_at, timedelta(0))
 
 
 _LIFE_CYCLE = LifeCycle("graph", TRANSITIONS, GraphEvent, (GraphCarried,), _begin, _changes)

@@ -11,7 +11,9 @@ from penstock.jobs.batches.slots import Slot
 from penstock.jobs.job_view import missing_result
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
-from penstock.jobs.workflows.declared.progress import Progress, StepState, Unreadable
+from penstock.jobs.workflows import graph_waits
+from penstock.jobs.workflows.declared.progress import Progress, Unreadable
+from penstock.jobs.workflows.declared.step_state import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, plan_of
 
 _SLOTS = {
@@ -36,11 +38,16 @@ def progress(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> Progress:
     Raises:
         ValueError: its context cannot be read.
     """
-    return plan_of(graph).progress(
-        {position: _SLOTS.get(record.state, Slot.PENDING) for position, record in jobs.items()},
-        {position: _result(record) for position, record in jobs.items()},
-        is_cancelled=graph.state in (GraphState.STOPPING, GraphState.CANCELLED),
-    )
+    is_cancelled = graph.timed_out or graph.state in (GraphState.STOPPING, GraphState.CANCELLED)
+    slots = {at: _SLOTS.get(record.state, Slot.PENDING) for at, record in jobs.items()}
+    slots |= graph_waits.slots(graph)
+    return plan_of(graph).progress(slots, results(graph, jobs), is_cancelled=is_cancelled)
+
+
+def results(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> dict[int, Any]:
+    """The results of steps that have completed, or why they are not available; see above."""
+    of_jobs = {position: _result(record) for position, record in jobs.items()}
+    return of_jobs | {at: _decoded(value) for at, value in graph_waits.values(graph).items()}
 
 
 def _result(record: JobRecord) -> Any:
@@ -48,7 +55,11 @@ def _result(record: JobRecord) -> Any:
         return Unreadable(reason)
     if encryption.is_sealed(record.result):
         return Unreadable("it is encrypted")
+    return _decoded(record.result) if record.result else None
+
+
+def _decoded(value: bytes) -> Any:
     try:
-        return msgspec.msgpack.decode(record.result) if record.result else None
+        return msgspec.msgpack.decode(value)
     except (ValueError, RecursionError) as error:
         return Unreadable(str(error))

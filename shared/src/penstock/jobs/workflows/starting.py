@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.bus.protocol import Bus
+from penstock.bus.protocol import Bus, broker_time
 from penstock.bus.protocol import PayloadTooLarge as MessageTooLarge
 from penstock.events.batch import Callbacks
 from penstock.events.graph import GraphStarted
@@ -74,6 +74,7 @@ class Starter:
             graph_id=graph_id,
             correlation_id=graph_id,
             source=self._dispatcher.source,
+            at=broker_time(self._bus),
             steps=encoded(definition, calls, self._dispatcher, graph_id, common),
             title=title[:200],
             callbacks=callbacks,
@@ -82,6 +83,7 @@ class Starter:
             definition=origin.name,
             version=origin.version,
             digest=origin.digest,
+            timeout_seconds=definition.timeout_seconds,
         )
         try:
             with workflow_spans.dispatching("graph", graph_id, title):

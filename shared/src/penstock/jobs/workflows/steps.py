@@ -26,6 +26,7 @@ from penstock.jobs.workflows.declared.definition import (
     DeclaredCall,
     DeclaredStep,
     Definition,
+    SignalWait,
 )
 from penstock.jobs.workflows.declared.planning import (
     OTHERWISE,
@@ -37,6 +38,9 @@ from penstock.jobs.workflows.declared.planning import (
 from penstock.jobs.workflows.graph_order import BadGraph
 
 AnyCall = Call | Awaiting
+
+_MAX_NAME_LENGTH = 100
+"""Of a graph, in the call of each of its steps."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -65,6 +69,9 @@ class Step(msgspec.Struct, frozen=True):
         tries: attempts allowed; 0 leaves it to the function and the pool.
         timeout: seconds of an attempt; 0 leaves it to the function and the pool.
         backoff: between attempts, instead of the function's.
+        sleep: without a call: the step ends so many seconds after its turn has come.
+        wait: without a call: the step ends when this signal has come, whose value is its result.
+        approval: likewise, with true or false; false fails the step.
     """
 
     call: AnyCall | None = None
@@ -85,6 +92,9 @@ class Step(msgspec.Struct, frozen=True):
     tries: int = 0
     timeout: float | timedelta = 0.0
     backoff: Backoff | None = None
+    sleep: float | timedelta = 0.0
+    wait: SignalWait | None = None
+    approval: SignalWait | None = None
 
     @property
     def cases(self) -> dict[str, AnyCall]:
@@ -93,12 +103,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class CommonTerms(NamedTuple):
-    """What the steps of one graph have in common."""
+    """What the steps of one graph have in common; ``workflow`` is its name."""
 
     queue: str = ""
     priority: Priority = "normal"
     delay: float | timedelta = 0.0
     tags: tuple[str, ...] = ()
+    tries: int = 0
+    workflow: str = ""
 
 
 # --- to a definition ------------------------------------------------------------------------------
@@ -177,8 +189,11 @@ def _declared(
         queue=step.queue,
         priority=step.priority,
         delay_seconds=_delay_seconds(step, delay, is_first=not needs),
+        sleep_seconds=seconds(step.sleep),
+        wait=step.wait,
+        approval=step.approval,
         tries=step.tries,
-        timeout_seconds=_seconds(step.timeout),
+        timeout_seconds=seconds(step.timeout),
         backoff=step.backoff,
         tags=tuple(step.tags),
     )
@@ -262,13 +277,18 @@ def _taken_from(takes: Mapping[str, Path], names: frozenset[str]) -> list[str]:
 
 def _delay_seconds(step: Step, common: float | timedelta, *, is_first: bool) -> float:
     """Raises BadTime."""
+    is_job = step.call is not None or bool(step.cases)
+    return delay_seconds(step.delay) + (delay_seconds(common) if is_first and is_job else 0.0)
+
+
+def delay_seconds(delay: float | timedelta) -> float:
+    """The seconds that a job may be delayed by. Raises BadTime."""
     at = datetime.now(UTC)
-    delays = [step.delay, common if is_first else 0.0]
-    due = [due_at(delay, None, at) or at for delay in delays]
-    return sum((moment - at).total_seconds() for moment in due)
+    return ((due_at(delay, None, at) or at) - at).total_seconds()
 
 
-def _seconds(length: float | timedelta) -> float:
+def seconds(length: float | timedelta) -> float:
+    """A length of time as seconds."""
     return length.total_seconds() if isinstance(length, timedelta) else float(length)
 
 
@@ -326,11 +346,21 @@ def _terms(planned: PlannedStep, common: CommonTerms, graph_id: str, *, is_seale
         for parameter, position in step.takes.items()
     }
     priority, tags = terms.priority or common.priority, check_tags((*common.tags, *terms.tags))
-    made = Terms(step=step.name, sealed=is_sealed, takes=takes, priority=priority, tags=tags)
+    made = Terms(
+        step=step.name,
+        workflow=common.workflow[:_MAX_NAME_LENGTH],
+        sealed=is_sealed,
+        takes=takes,
+        priority=priority,
+        tags=tags,
+    )
     if step.compensates is not None:
         return made
     return msgspec.structs.replace(
-        made, tries=terms.tries, timeout_seconds=terms.timeout_seconds, backoff=terms.backoff
+        made,
+        tries=terms.tries or common.tries,
+        timeout_seconds=terms.timeout_seconds,
+        backoff=terms.backoff,
     )
 
 

@@ -13,9 +13,9 @@ import msgspec
 
 from penstock.events.workflow import ScheduledStep
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.workflows import graph_states
+from penstock.jobs.workflows import graph_states, graph_waits
 from penstock.jobs.workflows.coded import memo
-from penstock.jobs.workflows.declared.progress import StepState
+from penstock.jobs.workflows.declared.step_state import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord
 
 _MOST_NAMED = 5
@@ -85,12 +85,13 @@ def coded_defect(
     return Defect(since, "what it waits for has come, and nothing woke it")
 
 
-def graph_defect(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> Defect | None:
+def graph_defect(graph: GraphRecord, jobs: Mapping[int, JobRecord], now: datetime) -> Defect | None:
     """Why a graph should go on; None where it waits as it should.
 
     Args:
         graph: as it is now.
         jobs: those that were dispatched, by the positions of their steps.
+        now: by the broker's clock.
 
     Raises:
         ValueError: its context cannot be read.
@@ -98,8 +99,14 @@ def graph_defect(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> Defect | 
     if graph.state.ended or graph.is_paused:
         return None
     progress = graph_states.progress(graph, jobs)
-    times = [job.finished_at for job in jobs.values() if job.state.ended and job.finished_at]
-    since = max([graph.started_at, *times])
+    if waiting := graph_waits.due(graph, now):
+        times = [until for position in waiting if (until := graph.waits[position])]
+        names = [graph.steps[position].name for position in waiting]
+        return Defect(min(times), f"the time of {_listed(names)} not noticed")
+    ended = [job.finished_at for job in jobs.values() if job.state.ended and job.finished_at]
+    elapsed = [until for position in graph.elapsed if (until := graph.waits.get(position))]
+    sent = [signal.at for signal in graph.signals.values() if signal.at]
+    since = max([graph.started_at, *ended, *elapsed, *sent])
     if progress.ready:
         names = [graph.steps[position].name for position in progress.ready]
         return Defect(since, f"{_listed(names)} not dispatched")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -16,15 +16,19 @@ from penstock.events.graph import (
     GraphCancelled,
     GraphCarried,
     GraphCompleted,
+    GraphElapsed,
     GraphEvent,
     GraphFailed,
     GraphReopened,
+    GraphTimedOut,
+    GraphWaiting,
 )
 from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.derived_ids import step_id
-from penstock.jobs.workflows import graph_record
-from penstock.jobs.workflows.declared.progress import End, Outcomes, Progress, StepState
+from penstock.jobs.workflows import graph_record, graph_waits
+from penstock.jobs.workflows.declared.progress import STOPPED, End, Outcomes, Progress, Unreadable
+from penstock.jobs.workflows.declared.step_state import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.orchestrator.core.instructions import (
     Append,
@@ -70,7 +74,11 @@ class Graph:
         self._dispatched: set[int] = set()
         self._refused: dict[int, str] = {}
         self._results: dict[int, Any] = {}
+        self._waits: dict[int, Slot] = {}
+        self._values: dict[int, Any] = {}
         self._plan = graph_record.plan_of(record)
+        self._progress: Progress | None = None
+        self._see_waits()
 
     @staticmethod
     def restored(snapshot: GraphSnapshot, source: str) -> Graph:
@@ -117,14 +125,20 @@ class Graph:
                 self.record = graph_record.evolve(self.record, event, sequence)
         finally:  # an event that is skipped moves the sequence, too
             self.record = msgspec.structs.replace(self.record, sequence=sequence)
+            self._see_waits()
         if isinstance(event, GraphReopened):
             self._to_requeue = {index for index, slot in self._slots.items() if slot in _BAD}
             self._refused, self._dispatched = {}, set()
 
+    def _see_waits(self) -> None:
+        self._waits, self._progress = graph_waits.slots(self.record), None
+        values = graph_waits.values(self.record)
+        self._values = {index: _decoded(value) for index, value in values.items()}
+
     def see_job(self, index: int, event: str, sequence: int) -> None:
         """An event of the job of step ``index``, by name."""
-        if sequence > self.position and event in SLOTS and index < len(self.record.steps):
-            self.position = sequence
+        if sequence > self.position and event in SLOTS and self._is_job(index):
+            self.position, self._progress = sequence, None
             if may_follow(self._slots.get(index, Slot.UNKNOWN), event):
                 self._slots[index] = SLOTS[event]
                 self._to_requeue.discard(index)
@@ -132,14 +146,17 @@ class Graph:
     def dispatched(self, index: int) -> None:
         """The job of this step was dispatched, its event is on its way."""
         self._dispatched.add(index)
+        self._progress = None
 
     def refused(self, index: int, reason: str) -> None:
         """The job of this step cannot be dispatched at all."""
         self._refused[index] = reason
+        self._progress = None
 
     def see_result(self, index: int, result: Any) -> None:
         """The result of a completed step was read: plain data, or ``Unreadable``."""
         self._results[index] = result
+        self._progress = None
 
     # --- instructions out -------------------------------------------------------------------------
     def decide(self, now: datetime) -> Instruction | None:
@@ -152,24 +169,54 @@ class Graph:
         if is_stopping and (running := self._running()):
             names = tuple(step_id(self.record.id, index) for index in running)
             return Cancel(names, f"graph {self.record.id}: {self.record.reason}"[:1000])
+        if not is_stopping and (by_time := self._due(now)):
+            return by_time
         if not is_stopping and self._to_requeue and not self._refused:
             return Requeue(tuple(sorted(self._to_requeue)))
         progress = self.progress()
-        if progress.unread and not is_stopping:
+        if progress.unread:
             return ReadResults(progress.unread)
+        if jobs := tuple(index for index in progress.ready if self._is_job(index)):
+            return StartSteps(jobs)
         if progress.ready:
-            return StartSteps(progress.ready)
-        return None if progress.end is None else self._ended(progress.end, now)
+            until = self._until(progress.ready, now)
+            return self._append(GraphWaiting(until=until, **self._about(now)))
+        return None if progress.end is None else self._append(self._end(progress.end, now))
+
+    def _due(self, now: datetime) -> Append | None:
+        """What follows from the time alone."""
+        deadline = self.record.deadline
+        if deadline is not None and deadline <= now:
+            reason = f"it has not ended within {self.record.timeout_seconds:g} s"
+            return self._append(GraphTimedOut(reason=reason, **self._about(now)))
+        if elapsed := graph_waits.due(self.record, now):
+            return self._append(GraphElapsed(steps=elapsed, **self._about(now)))
+        return None
+
+    def _until(self, indices: Iterable[int], now: datetime) -> dict[int, datetime | None]:
+        """Until when steps wait whose turn comes now; those that await a signal may have no end."""
+        until: dict[int, datetime | None] = {}
+        for index in indices:
+            if (wait := self.record.steps[index].wait) is not None:
+                has_end = not wait.signal or wait.seconds
+                until[index] = now + timedelta(seconds=wait.seconds) if has_end else None
+        return until
 
     def progress(self) -> Progress:
         """How far it is, by what is known of its jobs."""
-        return self._plan.progress(
-            self._slots,
-            self._results,
-            self._dispatched,
-            self._refused,
-            is_cancelled=self.record.state in (GraphState.STOPPING, GraphState.CANCELLED),
-        )
+        if self._progress is None:
+            self._progress = self._plan.progress(
+                {**self._slots, **self._waits},
+                {**self._results, **self._values},
+                self._dispatched,
+                self._refused,
+                is_cancelled=self.record.state in (GraphState.STOPPING, GraphState.CANCELLED),
+            )
+        return self._progress
+
+    @property
+    def _known_results(self) -> dict[int, Any]:
+        return {**self._results, **self._values, **self.progress().values}
 
     def needed(self, index: int, path: Path) -> set[int]:
         """The steps whose results a parameter of a step may come from."""
@@ -181,11 +228,11 @@ class Graph:
         Raises:
             ConditionError: one of these results is not readable.
         """
-        return self._plan.value(path, index, Outcomes(self.progress().states, self._results))
+        return self._plan.value(path, index, Outcomes(self.progress().states, self._known_results))
 
     def unread(self, indices: Iterable[int]) -> list[int]:
         """Those of these steps whose results were not read yet."""
-        return [index for index in indices if index not in self._results]
+        return [index for index in indices if index not in self._known_results]
 
     def lacks_result(self, index: int) -> bool:
         """Whether a step has ended without a result: it was skipped, or has failed."""
@@ -200,19 +247,32 @@ class Graph:
             if slot is Slot.PENDING and self.record.steps[index].compensates is None
         ]
 
-    def _ended(self, end: End, now: datetime) -> Append:
-        about, sequence = self._about(now), self.record.sequence
+    def _is_job(self, index: int) -> bool:
+        return index < len(self.record.steps) and self.record.steps[index].wait is None
+
+    def _append(self, event: GraphEvent) -> Append:
+        return Append(event, self.record.sequence)
+
+    def _end(self, end: End, now: datetime) -> GraphEvent:
+        about = self._about(now)
+        if self.record.timed_out:
+            return GraphFailed(step="", job_id="", reason=self._stopped_by(end), **about)
         if self.record.state is GraphState.STOPPING:
-            return Append(GraphCancelled(reason=self.record.reason, **about), sequence)
+            return GraphCancelled(reason=self._stopped_by(end), **about)
         if not end.reason:
-            return Append(GraphCompleted(**about), sequence)
-        event = GraphFailed(
+            return GraphCompleted(**about)
+        is_job = end.step is not None and self._is_job(end.step)
+        return GraphFailed(
             step="" if end.step is None else self.record.steps[end.step].name,
-            job_id="" if end.step is None else step_id(self.record.id, end.step),
+            job_id=step_id(self.record.id, end.step) if end.step is not None and is_job else "",
             reason=end.reason[:_MAX_REASON_LENGTH],
             **about,
         )
-        return Append(event, sequence)
+
+    def _stopped_by(self, end: End) -> str:
+        """Why it was stopped, and which steps could not be undone since."""
+        reason = self.record.reason + end.reason.removeprefix(STOPPED)
+        return reason[:_MAX_REASON_LENGTH]
 
     def _call_back(self) -> CallBack:
         record, jobs = self.record, Counter(self._slots.values())
@@ -239,8 +299,15 @@ class Graph:
             return 0
         ended = (StepState.COMPLETED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
         states = zip(self.record.steps, self.progress().states, strict=True)
-        return sum(state not in ended for step, state in states if not step.join)
+        return sum(state not in ended for step, state in states if not (step.join or step.wait))
 
     def _about(self, now: datetime) -> dict[str, Any]:
         about = {"graph_id": self.record.id, "correlation_id": self.record.id}
         return {**about, "source": self._source, "at": now}
+
+
+def _decoded(value: bytes) -> Any:
+    try:
+        return msgspec.msgpack.decode(value)
+    except (ValueError, RecursionError) as error:
+        return Unreadable(f"the value of a signal cannot be read: {error}")

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, WrongSequence
+from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import INBOX_EVENTS, ScheduledStep, WorkflowMemo
 from penstock.jobs import derived_ids
@@ -17,7 +18,7 @@ from penstock.jobs.errors import NotFound
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
-from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded import inbox, memo, step_ends
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
@@ -53,7 +54,10 @@ class StepJobs:
             Number of each step that has ended, and whether it completed; and the steps whose jobs
             never were dispatched.
         """
-        ended: dict[int, bool] = {}
+        jobs = [step for step in steps if step.is_job or step.kind == "batch"]
+        ids = {step.n: derived_ids.step_id(key, step.n) for step in jobs if step.is_job}
+        states = await step_ends.of_jobs(self._bus, self._subjects, list(ids.values()))
+        ended = {n: True for n, job_id in ids.items() if job_id in states.completed}
         missing: list[ScheduledStep] = []
 
         async def read_step(step: ScheduledStep) -> None:
@@ -69,9 +73,20 @@ class StepJobs:
             elif job.state.ended:
                 ended[step.n] = job.state is State.COMPLETED
 
-        jobs = [step for step in steps if step.kind in ("job", "batch")]
-        await bounded.gather(read_step, jobs, _AT_ONCE)
+        is_known = states.completed.keys() | states.living
+        others = [step for step in jobs if ids.get(step.n) not in is_known]
+        await bounded.gather(read_step, others, _AT_ONCE)
         return ended, missing
+
+    async def were_dispatched(self, key: str, numbers: Iterable[int]) -> bool:
+        """Whether all of these steps of a workflow have jobs. Raises BusError."""
+        ids = [derived_ids.step_id(key, n) for n in numbers]
+        if not ids:
+            return True
+        names = {self._subjects.events("job", one, JobDispatched.__name__): one for one in ids}
+        dispatched = await self._bus.last_of(self._subjects.events_stream, list(names))
+        others = [job_id for subject, job_id in names.items() if subject not in dispatched]
+        return all(await bounded.gather(self._log.exists, others, _AT_ONCE))
 
     async def _batch_state(self, batch_id: str) -> BatchState | None:
         try:

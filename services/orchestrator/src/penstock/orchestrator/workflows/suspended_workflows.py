@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -42,8 +42,8 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.workflows.coded import inbox, memo
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
-from penstock.orchestrator.workflows import wake_ups
 from penstock.orchestrator.workflows.step_jobs import StepJobs
+from penstock.orchestrator.workflows.wake_ups import WakeUps
 from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
 from penstock.runtime.poison_messages import note, skipping_poison
 from penstock.runtime.tasks import within
@@ -97,6 +97,7 @@ class SuspendedWorkflows:
         self._meters = WorkflowMeters(meters or Meters(), bus.now)
         self._bus, self._subjects, self._client = bus, subjects, client
         self._log = JobLog(bus, subjects, client.dispatcher.source)
+        self._wake_ups = WakeUps(bus, subjects)
         self._steps = StepJobs(bus, subjects, client, self._log)
         self._after_seconds = after_seconds
         self._woken = asyncio.Event()
@@ -178,6 +179,7 @@ class SuspendedWorkflows:
             self._meters.advanced(key, event, stored.at)
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
+            self._wake_ups.note(key, event, stored)
             if not is_next or workflow.signals:
                 self._compare_soon(key)  # ends, or signals, may have come before
             elif workflow.is_due:
@@ -212,8 +214,7 @@ class SuspendedWorkflows:
         """Most ends are those of plain jobs, and passed over unread."""
         if job_id in self.unfinished and name in _ENDS:
             self._see_own_end(job_id, name, stored)
-        else:
-            self._see_step(job_id, name, stored, JOB_EVENTS)
+        self._see_step(job_id, name, stored, JOB_EVENTS)
 
     def _see_step(self, step_id: str, name: str, stored: Stored, codec: Codec) -> None:
         """The end of a job or batch that may be a step, or that it lives again."""
@@ -274,10 +275,26 @@ class SuspendedWorkflows:
         due = self._touched | self._late(now)
         self._touched = set()
         try:
+            due -= await self._wake_at_once(due, now)
             await bounded.gather(lambda key: self._look_after(key, now), sorted(due), _AT_ONCE)
         except BusError:
             self._touched |= due
             raise
+
+    async def _wake_at_once(self, keys: Iterable[str], now: float) -> set[str]:
+        """Wakes those of which nothing is in doubt, together; returns their ids."""
+        due = {
+            key: workflow
+            for key in keys
+            if (workflow := self.unfinished.get(key)) is not None
+            and workflow.is_due
+            and key not in self._unknown
+            and now < workflow.check_at
+        }
+        woken = await self._wake_ups.send_known(due)
+        for key in woken:
+            self._woke(key, due[key], now)
+        return set(woken)
 
     def _late(self, now: float) -> set[str]:
         """Those that were not looked at for long; looked for once a second, among all."""
@@ -311,7 +328,7 @@ class SuspendedWorkflows:
                 workflow.checked(now, self._after_seconds)
             if not workflow.is_due:
                 return
-            if await wake_ups.wake_quickly(self._bus, self._subjects, key, workflow):
+            if await self._wake_ups.send(key, workflow):
                 self._woke(key, workflow, now)
                 return
         history, parent = await self._log.traced_history(key)
@@ -329,7 +346,7 @@ class SuspendedWorkflows:
             with telemetry.within(trace):  # of what this dispatches
                 await self._compare(key, workflow, record, now)
         if workflow.is_due:
-            await wake_ups.wake(self._bus, self._subjects, record, trace)
+            await self._wake_ups.send_of(record, trace)
             self._woke(key, workflow, now)
 
     def _woke(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
@@ -342,11 +359,11 @@ class SuspendedWorkflows:
             subject = self._subjects.events("job", key, "JobStarted")
             started = await self._bus.last(self._subjects.events_stream, subject)
             return started is not None and started.sequence > workflow.sequence
-        numbers = sorted(workflow.unseen)
-        ids = [derived_ids.step_id(key, n) for n in numbers]
-        pairs = zip(numbers, await bounded.gather(self._log.exists, ids, _AT_ONCE), strict=True)
-        workflow.unseen = {n for n, is_there in pairs if not is_there}
-        return not workflow.unseen
+        numbers = set(workflow.unseen)
+        if not await self._steps.were_dispatched(key, numbers):
+            return False
+        workflow.unseen -= numbers
+        return True
 
     async def _compare(
         self, key: str, workflow: SuspendedWorkflow, record: JobRecord, now: float

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored, broker_time
 from penstock.events.batch import BATCH_EVENTS, BatchCarried, BatchCreated
-from penstock.events.envelope import UnknownEvent, utc_now
+from penstock.events.envelope import UnknownEvent
 from penstock.events.graph import GRAPH_EVENTS, GraphCarried, GraphStarted
 from penstock.events.job import JOB_EVENTS, JobDead, JobStarted
 from penstock.events.subjects import Subjects
@@ -58,7 +58,7 @@ class WorkflowTracker:
 
     Args:
         client: dispatches their jobs; its source is that of their events.
-        now: the time that decisions are made by.
+        now: the time that decisions are made by; the broker's where none is given.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class WorkflowTracker:
         bus: Bus,
         subjects: Subjects,
         client: Client,
-        now: Callable[[], datetime] = utc_now,
+        now: Callable[[], datetime] | None = None,
     ) -> None:
-        self._now = now
+        self._now = now or (lambda: broker_time(bus))
         source = client.dispatcher.source
         self._bus, self._subjects, self._source = bus, subjects, source
         self._executor = InstructionExecutor(bus, subjects, client)

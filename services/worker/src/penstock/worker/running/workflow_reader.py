@@ -24,7 +24,7 @@ from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
-from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.coded import memo, step_ends
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
 from penstock.worker.running.recent_workflows import RecentWorkflow, RecentWorkflows
@@ -147,7 +147,7 @@ class WorkflowReader:
             (workflow_id, step)
             for workflow_id, workflow_memo in memos.items()
             for step in memo.open_steps(workflow_memo).values()
-            if step.kind == "job"
+            if step.is_job
         ]
         ends: dict[str, list[tuple[int, Resolution]]] = {workflow_id: [] for workflow_id in memos}
         if steps:
@@ -163,21 +163,20 @@ class WorkflowReader:
         self, steps: Sequence[tuple[str, ScheduledStep]]
     ) -> list[tuple[int, Resolution] | None]:
         """How the job of each ended, and where in the log; None while it lives."""
-        subjects = [
-            self._subject(derived_ids.step_id(workflow_id, step.n), JobCompleted)
-            for workflow_id, step in steps
-        ]
-        completions = await self._bus.last_of(self._stream, subjects)
+        ids = [derived_ids.step_id(workflow_id, step.n) for workflow_id, step in steps]
+        states = await step_ends.of_jobs(self._bus, self._joblog.subjects, ids)
 
         async def end_of(index: int) -> tuple[int, Resolution] | None:
-            workflow_id, step = steps[index]
-            completion = completions.get(subjects[index])
+            _, step = steps[index]
+            if ids[index] in states.living:
+                return None
+            completion = states.completed.get(ids[index])
             event = event_log.read_event(completion, JOB_EVENTS) if completion else None
             if completion and isinstance(event, JobCompleted) and event.result_until is None:
                 return completion.sequence, Resolution(
                     key=step.key, outcome="completed", value=event.result
                 )
-            return await self._other_end(derived_ids.step_id(workflow_id, step.n), step)
+            return await self._other_end(ids[index], step)
 
         return await bounded.gather(end_of, range(len(steps)), _READS_AT_ONCE)
 

@@ -73,9 +73,10 @@ class Unrecorded:
         """Adds a change that is taken."""
         self._patches.append(name)
 
-    def number(self, leaf: Leaf, n: int) -> None:
-        """Gives a step the number that it was recorded with."""
-        leaf.n, self._count = n, max(self._count, n + 1)
+    def number(self, leaf: Leaf, step: ScheduledStep) -> None:
+        """Gives a step the number, and what else it was recorded with."""
+        leaf.n, leaf.due_at, leaf.is_compensated = step.n, step.due_at, step.is_compensated
+        self._count = max(self._count, step.n + 1)
 
     def schedule(self, leaves: Iterable[Leaf], encode: Encode) -> tuple[ScheduledStep, ...]:
         """Numbers steps, as many as an event has room for. Raises WorkflowError, PayloadTooLarge.
@@ -91,7 +92,7 @@ class Unrecorded:
             if self._bytes and self._bytes + size > MAX_PART_BYTES:
                 break
             self._bytes += size
-            self.number(leaf, step.n)
+            self.number(leaf, step)
             scheduled.append(step)
         return tuple(scheduled)
 
@@ -106,6 +107,8 @@ class Unrecorded:
             digest=leaf.digest,
             payload=encode(n, leaf.command) if isinstance(leaf.command, RunJob) else b"",
             due_at=leaf.due_at,
+            is_compensated=isinstance(leaf.command, RunJob)
+            and leaf.command.compensation is not None,
         )
 
     def clear(self) -> None:

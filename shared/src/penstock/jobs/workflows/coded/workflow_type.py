@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from penstock.jobs import registry
 from penstock.jobs.job_type import JobType, NamedJob
+from penstock.jobs.middleware import Unique
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff, Delay
 from penstock.jobs.retry import retries as put_in_order
 from penstock.jobs.workflows.coded.context import WorkflowContext
@@ -123,6 +124,7 @@ def workflow(
     timeout_seconds: float = 0.0,
     backoff: Backoff | Sequence[float] | Delay = DEFAULT_BACKOFF,
     tags: Sequence[str] = (),
+    unique: Unique | None = None,
 ) -> Callable[
     [Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R]]], WorkflowType[P, R]
 ]:
@@ -141,6 +143,8 @@ def workflow(
         timeout_seconds: of each advance, not of the whole; 0 takes the pool's.
         backoff: delay between attempts of an advance that failed.
         tags: as of a job.
+        unique: a dispatch is refused while an equal one counts; with ``until_ended``, while it
+            goes on.
 
     Raises:
         ValueError, TypeError: what is given cannot be.
@@ -171,6 +175,7 @@ def workflow(
             timeout_seconds=timeout_seconds,
             retries=put_in_order(backoff, (), ()),
             tags=registry.check_tags(tags),
+            middleware=(unique,) if unique else (),
         )
         _register(kind)
         return kind

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.config.topology import Priority
 from penstock.events.condition import Condition, Path
-from penstock.events.graph import OnFailure, ResultPath, Rule
+from penstock.events.graph import MAX_SIGNAL_NAME, OnFailure, ResultPath, Rule, Wait
 from penstock.jobs.retry import Backoff
 
 MAX_BYTES = 256_000
@@ -56,14 +56,33 @@ class Branch(_Declared, frozen=True, kw_only=True):
     otherwise: DeclaredCall | None = None
 
 
-class DeclaredStep(_Declared, frozen=True, kw_only=True):
-    """A step of a definition: a job, one of several jobs, or a join without one.
+class SignalWait(_Declared, frozen=True, kw_only=True):
+    """A value that someone sends to the workflow.
 
     Attributes:
-        function: as it is registered; empty for a join, and beside ``branch``.
+        signal: its name; that of the step where it is empty.
+        timeout_seconds: how long it is waited for, once the turn of the step has come; 0: for ever.
+        default: the result if none has come by then; without it the step fails.
+    """
+
+    signal: Annotated[str, msgspec.Meta(max_length=MAX_SIGNAL_NAME)] = ""
+    timeout_seconds: Seconds = 0.0
+    default: Any = msgspec.UNSET
+
+
+class DeclaredStep(_Declared, frozen=True, kw_only=True):
+    """A step of a definition: a job, one of several jobs, a wait, or a join without any of these.
+
+    Attributes:
+        function: as it is registered; only of a job.
         arguments: plain values.
-        takes: see :class:`DeclaredCall`.
+        takes: see :class:`DeclaredCall`. The result of a join is an object of these values.
         branch: calls of which one is made.
+        workflow: name of a stored definition, whose steps take the place of this one; arguments and
+            takes are its context.
+        sleep_seconds: the step ends this long after its turn has come.
+        wait: the step ends when this signal has come; its result is the value.
+        approval: likewise, with a value that is true or false; false fails the step.
         needs: steps that must have ended before.
         rule: how they must have ended.
         when: the step is skipped unless this holds.
@@ -84,6 +103,10 @@ class DeclaredStep(_Declared, frozen=True, kw_only=True):
     arguments: dict[str, Any] = {}
     takes: dict[str, Path] = {}
     branch: Branch | None = None
+    workflow: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    sleep_seconds: Seconds = 0.0
+    wait: SignalWait | None = None
+    approval: SignalWait | None = None
     needs: tuple[str, ...] = ()
     rule: Rule = Rule.NONE_FAILED
     when: Condition | None = None
@@ -108,6 +131,24 @@ class DeclaredStep(_Declared, frozen=True, kw_only=True):
             return ()
         return (DeclaredCall(function=self.function, arguments=self.arguments, takes=self.takes),)
 
+    @property
+    def awaits(self) -> Wait | None:
+        """What it waits for instead of a job's end."""
+        awaited = self.wait or self.approval
+        if awaited is None:
+            return Wait(seconds=self.sleep_seconds) if self.sleep_seconds else None
+        has_default = awaited.default is not msgspec.UNSET
+        return Wait(
+            signal=awaited.signal or self.name,
+            seconds=awaited.timeout_seconds,
+            default=msgspec.msgpack.encode(awaited.default) if has_default else b"",
+            is_approval=self.approval is not None,
+        )
+
+
+class ValueJoin(DeclaredStep, frozen=True, kw_only=True):
+    """A join that has a result even if it takes nothing: an inner workflow begins and ends so."""
+
 
 class Definition(_Declared, frozen=True, kw_only=True):
     """A workflow that can be started any number of times; one that runs keeps its own copy.
@@ -118,9 +159,14 @@ class Definition(_Declared, frozen=True, kw_only=True):
         steps: in any order.
         context: keys that all steps share, with their values at the start.
         required: further keys, whose values are given when it is started.
+        returns: where it is a step of another workflow, the step's result: an object of parts of
+            results and of the context.
         on_failure: after a failed step either no other begins, or only those do not that need it.
+        timeout_seconds: how long it may take; then its steps are cancelled, and it has failed. 0
+            for no bound.
         queue: of steps that name none, instead of the functions' own.
         priority: of steps that name none.
+        tries: of steps that name none; 0 leaves them to the functions and pools.
         tags: of all steps, besides the functions' own.
         description: for people.
         metadata: for people.
@@ -131,9 +177,12 @@ class Definition(_Declared, frozen=True, kw_only=True):
     steps: tuple[DeclaredStep, ...]
     context: dict[Name, Any] = {}
     required: tuple[Name, ...] = ()
+    returns: dict[Name, Path] = {}
     on_failure: OnFailure = "continue"
+    timeout_seconds: Seconds = 0.0
     queue: str = ""
     priority: Priority = "normal"
+    tries: Annotated[int, msgspec.Meta(ge=0, le=1_000)] = 0
     tags: tuple[str, ...] = ()
     description: str = ""
     metadata: dict[str, str] = {}

@@ -11,9 +11,14 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.events.condition import Condition, Operand, Path, Reference
-from penstock.events.graph import GraphStep, Join, Rule
+from penstock.events.graph import GraphStep, Join, Rule, Wait
 from penstock.jobs.workflows import graph_order
-from penstock.jobs.workflows.declared.definition import DeclaredCall, DeclaredStep, Definition
+from penstock.jobs.workflows.declared.definition import (
+    DeclaredCall,
+    DeclaredStep,
+    Definition,
+    ValueJoin,
+)
 
 OTHERWISE = "otherwise"
 """Name of the case that is none of the others."""
@@ -24,7 +29,7 @@ class PlannedStep(NamedTuple):
 
     Attributes:
         step: with positions in place of names, and an empty payload.
-        call: None for a join.
+        call: None for a join, and for a step that waits.
         terms: the declared step, whose queue, priority, tries and so on hold for the call.
     """
 
@@ -43,11 +48,29 @@ def undoing_name(step: str) -> str:
     return f"undo {step}"
 
 
+def beginning_name(step: str) -> str:
+    """Name of the join that begins a step which is a workflow."""
+    return f"begin {step}"
+
+
+def all_names(step: DeclaredStep) -> Iterator[str]:
+    """The names of all steps that a declared one becomes."""
+    yield step.name
+    if step.branch is not None:
+        yield from (case_name(step.name, case) for case in step.branch.cases)
+        if step.branch.otherwise is not None:
+            yield case_name(step.name, OTHERWISE)
+    if step.compensate is not None:
+        yield undoing_name(step.name)
+    if step.workflow:
+        yield beginning_name(step.name)
+
+
 def plan(definition: Definition) -> tuple[PlannedStep, ...]:
     """All steps, in an order in which none needs a later one; compensations come last.
 
     Args:
-        definition: a checked one.
+        definition: a checked one, without inner workflows.
 
     Raises:
         BadGraph: see :func:`.graph_order.levels`.
@@ -56,9 +79,9 @@ def plan(definition: Definition) -> tuple[PlannedStep, ...]:
     levels = graph_order.levels({step.name: step.needs for step in spelled_out.values()})
     ordered = [spelled_out[name] for level in levels for name in level]
     positions = {step.name: position for position, step in enumerate(ordered)}
-    joins = frozenset(step.name for step in ordered if step.join is not None)
-    planned = [_planned(step, positions, joins) for step in ordered]
-    return (*planned, *_compensations(ordered, positions, joins))
+    without_job = frozenset(step.name for step in ordered if step.call is None)
+    planned = [_planned(step, positions, without_job) for step in ordered]
+    return (*planned, *_compensations(ordered, positions, without_job))
 
 
 class _Spelled(NamedTuple):
@@ -70,6 +93,7 @@ class _Spelled(NamedTuple):
     when: Condition | None
     call: DeclaredCall | None
     join: Join | None
+    wait: Wait | None
     terms: DeclaredStep
 
 
@@ -78,13 +102,18 @@ def _spelled_out(steps: Sequence[DeclaredStep]) -> Iterator[_Spelled]:
     for step in steps:
         if step.branch is None:
             call = step.calls[0] if step.calls else None
-            join = None if call else Join.ALL
-            yield _Spelled(step.name, step.needs, step.rule, step.when, call, join, step)
+            wait = step.awaits
+            join = None if call or wait else _join(step)
+            yield _Spelled(step.name, step.needs, step.rule, step.when, call, join, wait, step)
             continue
         cases = list(_cases(step))
         yield from cases
         names = tuple(case.name for case in cases)
-        yield _Spelled(step.name, names, Rule.ANY_SUCCESS, None, None, Join.BRANCH, step)
+        yield _Spelled(step.name, names, Rule.ANY_SUCCESS, None, None, Join.BRANCH, None, step)
+
+
+def _join(step: DeclaredStep) -> Join:
+    return Join.VALUES if step.takes or isinstance(step, ValueJoin) else Join.ALL
 
 
 def _cases(step: DeclaredStep) -> Iterator[_Spelled]:
@@ -99,25 +128,31 @@ def _cases(step: DeclaredStep) -> Iterator[_Spelled]:
         when = conditions[case]
         if step.when is not None:
             when = Condition(all_of=(step.when, when))
-        yield _Spelled(case_name(step.name, case), step.needs, step.rule, when, call, None, step)
+        name = case_name(step.name, case)
+        yield _Spelled(name, step.needs, step.rule, when, call, None, None, step)
 
 
-def _planned(step: _Spelled, positions: Mapping[str, int], joins: frozenset[str]) -> PlannedStep:
-    terms, is_job = step.terms, step.join is None
-    takes, reads = _handed(step.call, positions, joins) if step.call else ({}, {})
+def _planned(
+    step: _Spelled, positions: Mapping[str, int], without_job: frozenset[str]
+) -> PlannedStep:
+    terms = step.terms
+    takes, reads = _handed(step.call, positions, without_job) if step.call else ({}, {})
+    if step.join is Join.VALUES:
+        reads = {name: _position(path, positions) for name, path in terms.takes.items()}
     return PlannedStep(
         GraphStep(
             name=step.name,
             payload=b"",
             needs=tuple(positions[name] for name in step.needs),
-            delay_seconds=terms.delay_seconds if is_job else 0.0,
+            delay_seconds=terms.delay_seconds if step.call else 0.0,
             rule=step.rule,
             when=_positioned(step.when, positions) if step.when else None,
             takes=takes,
             reads=reads,
-            sets=dict(terms.sets) if is_job else {},
+            sets={} if step.join is Join.BRANCH else dict(terms.sets),
             may_fail=terms.may_fail,
             join=step.join,
+            wait=step.wait,
         ),
         step.call,
         terms,
@@ -125,12 +160,12 @@ def _planned(step: _Spelled, positions: Mapping[str, int], joins: frozenset[str]
 
 
 def _compensations(
-    ordered: Sequence[_Spelled], positions: Mapping[str, int], joins: frozenset[str]
+    ordered: Sequence[_Spelled], positions: Mapping[str, int], without_job: frozenset[str]
 ) -> Iterator[PlannedStep]:
     for step in ordered:
         call, is_case = step.terms.compensate, step.name != step.terms.name
         if call is not None and not is_case:
-            takes, reads = _handed(call, positions, joins)
+            takes, reads = _handed(call, positions, without_job)
             undoing = GraphStep(
                 name=undoing_name(step.name),
                 payload=b"",
@@ -142,13 +177,13 @@ def _compensations(
 
 
 def _handed(
-    call: DeclaredCall, positions: Mapping[str, int], joins: frozenset[str]
+    call: DeclaredCall, positions: Mapping[str, int], without_job: frozenset[str]
 ) -> tuple[dict[str, int], dict[str, Path]]:
     """Whole results, which may be encrypted, and parts of results and of the context."""
     takes: dict[str, int] = {}
     reads: dict[str, Path] = {}
     for parameter, path in call.takes.items():
-        if len(path) == 2 and path[0] == "results" and path[1] not in joins:
+        if len(path) == 2 and path[0] == "results" and path[1] not in without_job:
             takes[parameter] = positions[str(path[1])]
         else:
             reads[parameter] = _position(path, positions)
@@ -173,21 +208,24 @@ def renamed(condition: Condition, rename: Rename) -> Condition:
         condition: any.
         rename: from a step's name to its position, or the other way.
     """
+    return with_paths(condition, lambda path: _renamed_path(path, rename))
+
+
+def with_paths(condition: Condition, change: Callable[[Path], Path]) -> Condition:
+    """The condition with other paths. Args: change: from each path to that in its place."""
 
     def operand(side: Operand) -> Operand:
-        if isinstance(side, Reference):
-            return Reference(_renamed_path(side.ref, rename))
-        return side
+        return Reference(change(side.ref)) if isinstance(side, Reference) else side
 
     operator = condition.operator
     if condition.exists is not None:
-        return Condition(exists=_renamed_path(condition.exists, rename))
+        return Condition(exists=change(condition.exists))
     if condition.negated is not None:
-        return Condition(negated=renamed(condition.negated, rename))
+        return Condition(negated=with_paths(condition.negated, change))
     if condition.comparison is not None:
         left, right = condition.comparison
         return msgspec.structs.replace(condition, **{operator: (operand(left), operand(right))})
-    parts = tuple(renamed(part, rename) for part in condition.parts)
+    parts = tuple(with_paths(part, change) for part in condition.parts)
     return msgspec.structs.replace(condition, **{operator: parts})
 
 

@@ -8,7 +8,6 @@ is not recorded anywhere: each process that asks comes to the same answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -16,25 +15,12 @@ import msgspec
 from msgspec import UNSET
 
 from penstock.events.condition import Path
-from penstock.events.graph import GraphStep, Join, OnFailure, Rule
+from penstock.events.graph import GraphStep, Join, OnFailure
 from penstock.jobs.batches.slots import Slot
+from penstock.jobs.workflows.declared import step_state
+from penstock.jobs.workflows.declared.step_state import BAD, ENDED, StepState
 from penstock.jobs.workflows.declared.values import ConditionError, holds, inside
 
-
-class StepState(StrEnum):
-    WAITING = "waiting"
-    READY = "ready"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    SKIPPED = "skipped"
-    BLOCKED = "blocked"
-    """A step before it failed, so that its rule can no longer hold."""
-
-
-_BAD = frozenset({StepState.FAILED, StepState.CANCELLED, StepState.BLOCKED})
-_ENDED = _BAD | {StepState.COMPLETED, StepState.SKIPPED}
 _OF_SLOT = {
     Slot.PENDING: StepState.RUNNING,
     Slot.COMPLETED: StepState.COMPLETED,
@@ -42,6 +28,9 @@ _OF_SLOT = {
     Slot.CANCELLED: StepState.CANCELLED,
 }
 _MOST_NAMED = 12
+
+STOPPED = "cancelled"
+"""Begins the reason of a workflow that ends because it was stopped."""
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -69,12 +58,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         states: of all steps, by position.
         ready: steps whose jobs are to be dispatched now.
         unread: completed steps whose results are needed to decide about others.
+        values: the results of joins that have one.
         end: set if nothing is left to be done.
     """
 
     states: tuple[StepState, ...]
     ready: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
+    values: Mapping[int, Any] = {}
     end: End | None = None
 
 
@@ -176,11 +167,11 @@ class Plan:
         return value
 
     def source(self, position: int, states: Sequence[StepState]) -> int | None:
-        """The step whose job's result is that of this step; None where there is none."""
+        """The step whose result is that of this one; None where there is none."""
         step = self.steps[position]
         if step.join is Join.ALL or states[position] is not StepState.COMPLETED:
             return None
-        if step.join is None:
+        if step.join is not Join.BRANCH:
             return position
         chosen = (need for need in step.needs if states[need] is StepState.COMPLETED)
         return next((self.source(need, states) for need in chosen), None)
@@ -211,7 +202,8 @@ class _Judging:
         dispatched: frozenset[int],
         refused: Mapping[int, str],
     ) -> None:
-        self._plan, self._slots, self._results, self._dispatched = plan, slots, results, dispatched
+        self._plan, self._slots, self._dispatched = plan, slots, dispatched
+        self._results, self._values = dict(results), dict[int, Any]()
         self._states: list[StepState] = []
         self._unread: set[int] = set()
         self._refused = refused
@@ -224,7 +216,7 @@ class _Judging:
         is_undoing = any(position in self._slots for position in self._plan.undoing.values())
         halted = is_cancelled or (failed is not None and self._halts())
         if halted:
-            self._unread.clear()  # whatever their conditions say, these steps do not begin
+            self._give_up_waits()
         halted = halted or is_undoing
         if StepState.RUNNING in self._states or self._unread:
             return self._due(halted)
@@ -233,6 +225,12 @@ class _Judging:
         if (blocked := self._blocked()) is None and failed is None and not halted:
             return self._ended(End())
         return self._undone(self._end(failed, blocked, is_cancelled))
+
+    def _give_up_waits(self) -> None:
+        """What waits for a time or a signal is as if it had not begun."""
+        for position, step in enumerate(self._plan.steps):
+            if step.wait is not None and self._states[position] is StepState.RUNNING:
+                self._states[position] = StepState.WAITING
 
     def _halts(self) -> bool:
         return self._plan.on_failure == "stop"
@@ -249,28 +247,52 @@ class _Judging:
         if step.compensates is not None:
             return StepState.WAITING
         needs = {self._states[need] for need in step.needs}
-        if not needs <= _ENDED:
+        if not needs <= ENDED:
             return StepState.WAITING
-        judged = _judged(step.rule, needs)
+        judged = step_state.judged(step.rule, needs)
         if judged is StepState.READY and step.when is not None:
             judged = self._if_condition_holds(position, step)
         if judged is StepState.READY and step.join is not None:
-            return StepState.COMPLETED
+            return self._joined(position, step)
         return judged
+
+    def _joined(self, position: int, step: GraphStep) -> StepState:
+        """A join ends at once; its result is an object of what it reads."""
+        if step.join is not Join.VALUES:
+            return StepState.COMPLETED
+        if not self._can_read(position, step.reads.values()):
+            return StepState.WAITING
+        outcomes = Outcomes(self._states, self._results)
+        try:
+            values = {
+                name: value
+                for name, path in step.reads.items()
+                if (value := self._plan.value(path, position, outcomes)) is not UNSET
+            }
+        except ConditionError as error:
+            self._errors[position] = str(error)
+            return StepState.FAILED
+        self._results[position] = self._values[position] = values
+        return StepState.COMPLETED
+
+    def _can_read(self, position: int, paths: Iterable[Path]) -> bool:
+        """Whether all results were read that the paths may lead to; else they are to be read."""
+        needed = set[int]().union(
+            *(self._plan.needed(path, position, self._states) for path in paths)
+        )
+        unread = needed - self._results.keys()
+        self._unread |= unread
+        return not unread
 
     def _if_condition_holds(self, position: int, step: GraphStep) -> StepState:
         assert step.when is not None
-        needed = set[int]().union(
-            *(self._plan.needed(path, position, self._states) for path in step.when.paths())
-        )
-        if unread := needed - self._results.keys():
-            self._unread |= unread
+        if not self._can_read(position, step.when.paths()):
             return StepState.WAITING
         outcomes = Outcomes(self._states, self._results)
         try:
             condition = holds(step.when, lambda path: self._plan.value(path, position, outcomes))
         except ConditionError as error:
-            self._errors[position] = str(error)
+            self._errors[position] = f"its condition: {error}"
             return StepState.FAILED
         return StepState.READY if condition else StepState.SKIPPED
 
@@ -281,6 +303,7 @@ class _Judging:
             states=self._shown() if halted else tuple(self._states),
             ready=() if halted else tuple(ready),
             unread=tuple(sorted(self._unread)),
+            values=self._values,
         )
 
     def _shown(self) -> tuple[StepState, ...]:
@@ -309,7 +332,7 @@ class _Judging:
 
     def _end(self, failed: int | None, blocked: int | None, is_cancelled: bool) -> End:
         if is_cancelled:
-            return End(reason="cancelled")
+            return End(reason=STOPPED)
         path = self._path(blocked) if blocked is not None and not self._halts() else []
         if failed is None and blocked is not None:
             path = path or self._path(blocked)
@@ -324,7 +347,10 @@ class _Judging:
 
     def _how(self, position: int) -> str:
         if position in self._errors:
-            return f"failed: its condition: {self._errors[position]}"
+            return f"failed: {self._errors[position]}"
+        if (wait := self._plan.steps[position].wait) is not None:
+            in_vain = f"got no signal {wait.signal!r} in time"
+            return "was not approved" if wait.is_approval else in_vain
         return "was cancelled" if self._states[position] is StepState.CANCELLED else "failed"
 
     def _path(self, position: int) -> list[int]:
@@ -332,7 +358,7 @@ class _Judging:
         path = [position]
         while self._states[path[0]] is StepState.BLOCKED:
             needs = self._plan.steps[path[0]].needs
-            path.insert(0, next(need for need in needs if self._states[need] in _BAD))
+            path.insert(0, next(need for need in needs if self._states[need] in BAD))
         return path
 
     def _named(self, path: Sequence[int]) -> str:
@@ -352,11 +378,11 @@ class _Judging:
                 continue
             if self._states[position] is StepState.WAITING:
                 self._states[position] = StepState.READY
-                return Progress(states=tuple(self._states), ready=(position,))
+                return Progress(states=tuple(self._states), ready=(position,), values=self._values)
         failures = [
             self._plan.steps[undone].name
             for undone, position in undoing
-            if self._states[position] in _BAD
+            if self._states[position] in BAD
         ]
         if failures:
             reason = f"{end.reason}; not undone: {', '.join(map(repr, failures[:_MOST_NAMED]))}"
@@ -368,21 +394,4 @@ class _Judging:
         for position in self._plan.undoing.values():
             if self._states[position] is StepState.WAITING:
                 self._states[position] = StepState.SKIPPED
-        return Progress(states=tuple(self._states), end=end)
-
-
-def _judged(rule: Rule, needs: set[StepState]) -> StepState:
-    """What a rule makes of a step all of whose needs have ended."""
-    has_failed, has_completed = not needs.isdisjoint(_BAD), StepState.COMPLETED in needs
-    has_skipped, run, skip = StepState.SKIPPED in needs, StepState.READY, StepState.SKIPPED
-    match rule:
-        case Rule.ALL_DONE:
-            return run
-        case Rule.ANY_FAILED:
-            return run if has_failed else skip
-        case Rule.ANY_SUCCESS:
-            return run if has_completed else StepState.BLOCKED if has_failed else skip
-        case Rule.ALL_SUCCESS if not has_failed:
-            return skip if has_skipped else run
-        case _:
-            return StepState.BLOCKED if has_failed else run
+        return Progress(states=tuple(self._states), end=end, values=self._values)

@@ -9,17 +9,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+import msgspec
+from msgspec import UNSET
+
 from penstock.events.condition import Path
 from penstock.events.graph import MAX_STEPS, OnFailure, Rule
 from penstock.events.subjects import BadName, check_name
+from penstock.events.workflow import MAX_SIGNAL_BYTES
 from penstock.jobs.registry import check_tags
 from penstock.jobs.workflows.declared.definition import (
     MAX_BYTES,
+    Branch,
+    DeclaredCall,
     DeclaredStep,
     Definition,
+    SignalWait,
     canonical,
 )
-from penstock.jobs.workflows.declared.planning import OTHERWISE, case_name, undoing_name
+from penstock.jobs.workflows.declared.planning import all_names
 from penstock.jobs.workflows.declared.text import written_path
 from penstock.jobs.workflows.graph_order import BadGraph
 
@@ -76,6 +83,9 @@ def _problems(definition: Definition) -> Iterator[str]:
             f"step {step.name!r} {problem}"
             for problem in _of_references(step, before, definition.keys)
         )
+    for path in definition.returns.values():
+        for problem in _of_a_path(path, set(before), before, definition.keys):
+            yield f"what it returns {problem}"
 
 
 def _before(order: Sequence[str], needs: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
@@ -87,7 +97,7 @@ def _before(order: Sequence[str], needs: Mapping[str, Sequence[str]]) -> dict[st
 
 
 def _of_the_whole(definition: Definition) -> Iterator[str]:
-    names = [name for step in definition.steps for name in _all_names(step)]
+    names = [name for step in definition.steps for name in all_names(step)]
     if not 1 <= len(names) <= MAX_STEPS:
         yield (
             f"it has 1 to {MAX_STEPS} steps, cases of branches and compensations included; "
@@ -103,17 +113,11 @@ def _of_the_whole(definition: Definition) -> Iterator[str]:
             yield f"key {key!r} of the context has a value that JSON cannot hold"
     if both := definition.context.keys() & set(definition.required):
         yield f"key {min(both)!r} of the context is required, and has a value"
+    awaited = Counter(wait.signal for step in definition.steps if (wait := step.awaits))
+    for signal, count in awaited.items():
+        if signal and count > 1:
+            yield f"{count} steps wait for the signal {signal!r}; each has one of its own"
     yield from _of_terms(definition.queue, definition.tags)
-
-
-def _all_names(step: DeclaredStep) -> Iterator[str]:
-    yield step.name
-    if step.branch is not None:
-        yield from (case_name(step.name, case) for case in step.branch.cases)
-        if step.branch.otherwise is not None:
-            yield case_name(step.name, OTHERWISE)
-    if step.compensate is not None:
-        yield undoing_name(step.name)
 
 
 def _of_terms(queue: str, tags: Iterable[str]) -> Iterator[str]:
@@ -126,32 +130,53 @@ def _of_terms(queue: str, tags: Iterable[str]) -> Iterator[str]:
 
 
 def _of_a_step(step: DeclaredStep, definition: Definition, names: Collection[str]) -> Iterator[str]:
-    for name in step.needs:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            yield f"needs {name!r}, which is no step{hint}"
-    if len(set(step.needs)) != len(step.needs):
-        yield "needs a step twice"
-    if step.function and step.branch is not None:
-        yield "has a function and a branch; expected one of them"
-    if not step.calls:
-        yield from _of_a_join(step)
-    if step.branch is not None and not step.branch.cases:
-        yield "has a branch without cases"
-    if step.branch is not None and (step.arguments or step.takes):
-        yield "has a branch: arguments and takes stand in its cases"
+    yield from _of_needs(step.needs, names)
+    yield from _of_its_kind(step)
+    if step.branch is not None:
+        yield from _of_a_branch(step, step.branch)
     for call in (*step.calls, *((step.compensate,) if step.compensate else ())):
-        for name, value in call.arguments.items():
-            if not _is_plain(value):
-                yield f"gives {call.function} the argument {name!r}, which JSON cannot hold"
-        if both := call.arguments.keys() & call.takes.keys():
-            yield f"gives the argument {min(both)!r} of {call.function} twice"
-        yield from _of_terms(call.queue, ())
+        yield from _of_a_call(call)
     if step.delay_seconds > _MAX_DELAY_SECONDS:
         yield f"is delayed by {step.delay_seconds:g} s, more than a year"
     yield from _of_terms(step.queue, (*definition.tags, *step.tags))
     yield from _of_a_rule(step, definition.on_failure)
+
+
+def _of_needs(needs: Sequence[str], names: Collection[str]) -> Iterator[str]:
+    for name in needs:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            yield f"needs {name!r}, which is no step{hint}"
+    if len(set(needs)) != len(needs):
+        yield "needs a step twice"
+
+
+def _of_its_kind(step: DeclaredStep) -> Iterator[str]:
+    if not step.function and step.branch is None:
+        yield from _of_a_step_without_job(step)
+    kinds = {"function": step.function, "branch": step.branch, **_waits(step)}
+    if len(given := [name for name, value in kinds.items() if value]) > 1:
+        yield f"has {' and '.join(given)}; expected one of them"
+    for awaited in (step.wait, step.approval):
+        if awaited is not None:
+            yield from _of_a_signal(awaited, is_approval=awaited is step.approval)
+
+
+def _of_a_branch(step: DeclaredStep, branch: Branch) -> Iterator[str]:
+    if not branch.cases:
+        yield "has a branch without cases"
+    if step.arguments or step.takes:
+        yield "has a branch: arguments and takes stand in its cases"
+
+
+def _of_a_call(call: DeclaredCall) -> Iterator[str]:
+    for name, value in call.arguments.items():
+        if not _is_plain(value):
+            yield f"gives {call.function} the argument {name!r}, which JSON cannot hold"
+    if both := call.arguments.keys() & call.takes.keys():
+        yield f"gives the argument {min(both)!r} of {call.function} twice"
+    yield from _of_terms(call.queue, ())
 
 
 def _is_plain(value: Any) -> bool:
@@ -166,12 +191,44 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _of_a_join(step: DeclaredStep) -> Iterator[str]:
-    if not step.needs:
+def _waits(step: DeclaredStep) -> dict[str, Any]:
+    return {
+        "workflow": step.workflow,
+        "sleep_seconds": step.sleep_seconds,
+        "wait": step.wait is not None,
+        "approval": step.approval is not None,
+    }
+
+
+def _of_a_step_without_job(step: DeclaredStep) -> Iterator[str]:
+    is_join = step.awaits is None and not step.workflow
+    if is_join and not step.needs and not step.takes:
         yield "has no function and needs no step: nothing would run"
-    for field in ("arguments", "takes", "sets", "compensate", "delay_seconds", "tries"):
+    what = "is a join, without a function" if is_join else "waits, without a function"
+    without_effect = ["delay_seconds", "tries", "timeout_seconds", "backoff"]
+    if step.workflow:
+        what = "is a workflow"
+        inner = DeclaredCall(function=step.workflow, arguments=step.arguments, takes=step.takes)
+        yield from _of_a_call(inner)
+    elif is_join:
+        without_effect += ["arguments", "compensate", *([] if step.takes else ["sets"])]
+    else:
+        without_effect += ["arguments", "takes"]
+    for field in without_effect:
         if getattr(step, field):
-            yield f"is a join, without a function; {field} would have no effect"
+            yield f"{what}; {field} would have no effect"
+
+
+def _of_a_signal(awaited: SignalWait, *, is_approval: bool) -> Iterator[str]:
+    has_default = awaited.default is not UNSET
+    if has_default and not awaited.timeout_seconds:
+        yield "has a default, and no timeout_seconds after which it would count"
+    if has_default and is_approval and not isinstance(awaited.default, bool):
+        yield "is an approval; its default is true or false"
+    if has_default and not _is_plain(awaited.default):
+        yield "has a default that JSON cannot hold"
+    if has_default and len(msgspec.msgpack.encode(awaited.default)) > MAX_SIGNAL_BYTES:
+        yield f"has a default of more than {MAX_SIGNAL_BYTES:,} bytes"
 
 
 def _of_a_rule(step: DeclaredStep, on_failure: OnFailure) -> Iterator[str]:
@@ -198,6 +255,8 @@ def _of_references(
 
 
 def _paths(step: DeclaredStep) -> Iterator[Path]:
+    if not step.calls:
+        yield from step.takes.values()
     if step.when is not None:
         yield from step.when.paths()
     if step.branch is not None:
