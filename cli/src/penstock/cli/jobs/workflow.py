@@ -22,6 +22,7 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import UnknownJob
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.workflow_view import WorkflowView
+from penstock.views.wording import clock
 from penstock.views.workflow_board import BLOCKED, PAUSED, workflow_detail, workflow_row
 
 WORKFLOW_ID = JOB_ID
@@ -200,18 +201,31 @@ def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> 
     show_default=True,
     help="Recorded with the event.",
 )
+@click.option("--now", is_flag=True, help="At once: its code does not clean up.")
 @click.pass_obj
-def cancel(session: Session, id: str, reason: str) -> None:
-    """Cancel a workflow that has not ended, with its steps."""
+def cancel(session: Session, id: str, reason: str, now: bool) -> None:
+    """Cancel a workflow that has not ended, with its steps.
+
+    Its code is given `Cancelled` where it waits, and may clean up for `workflows.cleanup_seconds`.
+    """
+    seconds = 0.0 if now else None
     view = session.with_client(
-        _on_workflow(id, lambda client, id: client.workflows.cancel(id, reason))
+        _on_workflow(
+            id,
+            lambda client, id: client.workflows.cancel(id, reason, cleanup_seconds=seconds),
+        )
     )
     if session.as_json:
         write_json(workflow_row(view))
-    if view.state is not State.CANCELLED:
+    if view.state.ended and view.state is not State.CANCELLED:
         raise Failed(f"workflow {view.id} had already ended: it is {view.state}")
-    if not session.as_json:
+    if session.as_json:
+        return
+    if view.state is State.CANCELLED:
         write_line(f"workflow {view.id} is cancelled; its steps are cancelled next")
+    else:
+        until = clock(view.cancel_by) if view.cancel_by else "its end"
+        write_line(f"workflow {view.id} is being cancelled; it may clean up until {until}")
 
 
 for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS):

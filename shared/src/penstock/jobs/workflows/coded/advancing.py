@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.events.job import JobError
 from penstock.events.workflow import (
+    CANCEL_KEY,
     MAX_REFUSED_SIGNALS,
     InlineResult,
     RefusedSignal,
@@ -26,7 +27,14 @@ from penstock.jobs.workflows.coded.commands import RunInline, RunJob
 from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Part, Suspension
+from penstock.jobs.workflows.coded.nodes import (
+    Calls,
+    Ended,
+    Leaf,
+    Part,
+    Stopped,
+    Suspension,
+)
 
 _MAX_MESSAGE_LENGTH = 4_000
 
@@ -72,7 +80,7 @@ def advance(
     workflow_id: str,
     memo: WorkflowMemo,
     around: Surroundings,
-) -> Ended | Suspension:
+) -> Ended | Stopped | Suspension:
     """Runs a workflow from the top until it ends or nothing of it can go on.
 
     Raises:
@@ -86,7 +94,7 @@ def advance(
     driver = Driver(make, memo, around.now())
     try:
         state = driver.replay()
-        while not isinstance(state, Ended):
+        while not isinstance(state, Ended | Stopped):
             if isinstance(state, Calls):
                 result = _call(state.key, state.command)
                 patches = driver.patches
@@ -143,14 +151,25 @@ class Arrivals:
     Args:
         ends: of jobs, in the order in which they ended.
         signals: the inbox; read once, when a signal is first waited for.
+        cancelling: why the workflow is being cancelled, which comes first; empty where it is not.
     """
 
-    def __init__(self, ends: Iterable[Resolution], signals: Callable[[], Sequence[Signal]]) -> None:
+    def __init__(
+        self,
+        ends: Iterable[Resolution],
+        signals: Callable[[], Sequence[Signal]],
+        cancelling: str = "",
+    ) -> None:
         self._ends, self._read_signals = deque(ends), signals
+        self._cancelling = cancelling
         self._signals: list[Signal] | None = None
 
     def next(self, open_steps: Mapping[str, Leaf], now: datetime) -> Resolution | None:
         """See :meth:`Surroundings.next_end`."""
+        if self._cancelling:
+            error = JobError(kind="cancelled", message=self._cancelling)
+            self._cancelling = ""
+            return Resolution(key=CANCEL_KEY, outcome="cancelled", error=error)
         while self._ends:
             end = self._ends.popleft()
             if end.key in open_steps:
