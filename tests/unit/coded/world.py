@@ -181,7 +181,7 @@ class World:
         known = before.workflow or memo.EMPTY
         ends = [end for key in memo.open_steps(known) if (end := self._end_of(key))]
         ends.sort(key=lambda end: self.jobs[end.key].at)
-        self._arrivals = Arrivals(ends, self._unread, known.cancelling)
+        self._arrivals = Arrivals(ends, self._unread, cancelling=known.cancelling)
         try:
             outcome = advance(self.function, self.arguments, "wf", known, self)
         except Crash:

@@ -109,7 +109,16 @@ class Client:
         self.batches = Batches(bus, subjects, self.dispatcher, self.retry)
         self.graphs = Graphs(bus, subjects, self.dispatcher)
         self.definitions = Definitions(bus, subjects, self.dispatcher)
-        self.workflows = Workflows(bus, subjects, self._log, self.job, self.cancel, cleanup_seconds)
+        self.workflows = Workflows(
+            bus,
+            subjects,
+            self._log,
+            self.job,
+            self.cancel,
+            self.batches.cancel,
+            factory.ring,
+            cleanup_seconds,
+        )
         self.stuck_workflows = StuckWorkflows(bus, subjects, self._log, self.workflows, self.graphs)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
         self.jobs = Jobs(bus, subjects, self._log, factory.ring, self._handed_on)

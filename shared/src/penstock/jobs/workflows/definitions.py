@@ -175,6 +175,7 @@ class Definitions:
             0.0,
             (*definition.tags, *tags),
             definition.tries,
+            definition.name,
         )
         graph_id = derived_ids.check_owner_id("graph", graph_id) if graph_id else new_id()
         return await self._starter.start(

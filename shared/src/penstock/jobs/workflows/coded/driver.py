@@ -31,7 +31,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowMemo,
 )
-from penstock.jobs.errors import Cancelled, StepFailed, WorkflowError
+from penstock.jobs.errors import Cancelled, MissingKey, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import fitting, results
 from penstock.jobs.workflows.coded.commands import (
@@ -63,7 +63,10 @@ from penstock.jobs.workflows.coded.nodes import (
     joined,
     later,
 )
+from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 from penstock.jobs.workflows.coded.unrecorded import Encode, Unrecorded
+
+Make = Callable[["Driver"], Coroutine[Any, Any, Any]]
 
 
 class Driver:
@@ -73,20 +76,23 @@ class Driver:
         make: its coroutine, not begun, of a context over this driver.
         memo: what was recorded of it.
         now: the time now, once the memo is used up.
+        secrets: opens what was encrypted.
 
     Attributes:
         now: the time that the code sees.
         status: what it shows of itself.
         scope: of the part whose code runs.
+        entry: number of the recorded entry that it runs through; 0 once the memo is used up.
         compensations: what undoes the steps that completed.
     """
 
     def __init__(
-        self, make: Callable[[Driver], Coroutine[Any, Any, Any]], memo: WorkflowMemo, now: datetime
+        self, make: Make, memo: WorkflowMemo, now: datetime, secrets: Secrets = NONE
     ) -> None:
-        self.now, self._live_now = now, now
+        self.now, self._live_now, self._secrets = now, now, secrets
         self.status: Status = {}
         self.scope = Scope()
+        self.entry = 0
         self.compensations = Compensations()
         self._memo = memo
         self._open: dict[str, Leaf] = {}
@@ -107,9 +113,9 @@ class Driver:
             Diverged, WorkflowError, and what the workflow raises.
         """
         for index, entry in enumerate(self._memo.entries):
-            self.now = entry.now
+            self.now, self.entry = entry.now, index + 1
             self._replay(entry, fitting.Terms(self._memo, index))
-        self.now, self._is_replaying = self._live_now, False
+        self.now, self.entry, self._is_replaying = self._live_now, 0, False
         return self.go_on()
 
     def go_on(self) -> Ended | Stopped | Calls | Quiet:
@@ -204,7 +210,7 @@ class Driver:
             cancelled=given_up,
             wait=tuple(WaitGroup(*group) for group in groups(self._root)),
             due_at=due_at(self._root, self._open.values()),
-            status=self.status,
+            **self._secrets.status(self.status),
             parts=unrecorded.parts,
             patches=unrecorded.patches,
         )
@@ -315,7 +321,7 @@ class Driver:
         key = scope.key(getattr(command, "name", ""))
         length = results.length(command)
         due = later(self.now, length) if length is not None else None
-        leaf = Leaf(parent, key, command, results.digest(command), due)
+        leaf = Leaf(parent, key, command, results.digest(command, self._secrets.are_sealed), due)
         if isinstance(command, RunInline):
             self._inline.append(leaf)
         else:
@@ -331,7 +337,9 @@ class Driver:
         leaf = self._open.pop(resolution.key)
         value, failure = None, None
         try:
-            value = results.value(leaf.command, resolution)
+            value = results.value(leaf.command, self._secrets.opened(leaf, resolution))
+        except MissingKey:
+            raise
         except Exception as error:
             failure = error
         self.compensations.see(leaf, resolution, value)
@@ -349,11 +357,9 @@ class Driver:
 
     def _return_inline(self, leaf: Leaf, result: InlineResult) -> None:
         self._inline.remove(leaf)
-        if result.error is not None:
-            error = StepFailed(result.key, result.error.kind, result.error.message)
-            self._end(leaf, None, error)
-        else:
-            self._end(leaf, msgspec.msgpack.decode(result.value))
+        error = results.failure(result)
+        value = None if error else msgspec.msgpack.decode(self._secrets.result(result))
+        self._end(leaf, value, error)
 
     def _end(self, node: Node, value: Any, error: BaseException | None = None) -> None:
         node.has_ended, node.value, node.error = True, value, error
