@@ -12,6 +12,7 @@ from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.jobs import definition, workflow_pause
 from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
+from penstock.cli.jobs.graph_run import Waiting
 from penstock.cli.jobs.workflow_text import COLUMNS, description
 from penstock.cli.output import note, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
@@ -44,6 +45,7 @@ def workflow() -> None:
 @click.option(
     "--priority", type=click.Choice(PRIORITIES), help="Priority, where the queue has priorities."
 )
+@click.option("--delay", type=SECONDS, help="It starts no earlier.")
 @click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
 @click.option("--by-name", is_flag=True, help="Without the function's module here; needs --queue.")
 @click.option("--no-wait", is_flag=True, help="Return as soon as the broker keeps it.")
@@ -71,10 +73,10 @@ def run(
             else make_call(session.settings(), function, arguments)
         )
     except UnknownJob:
-        graph_id = options["job_id"] or ""
-        if not definition.run_definition(
-            session, function, arguments, graph_id, no_wait=no_wait, timeout=timeout
-        ):
+        waiting = Waiting(no_wait, timeout)
+        given = {"graph_id": options.pop("job_id"), **options}
+        terms = {name: value for name, value in given.items() if value is not None}
+        if not definition.run_definition(session, function, arguments, waiting, **terms):
             raise
         return
     if call.job.kind != "workflow":
