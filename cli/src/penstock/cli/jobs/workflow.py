@@ -72,12 +72,14 @@ def run(
             if by_name
             else make_call(session.settings(), function, arguments)
         )
-    except UnknownJob:
+    except UnknownJob as error:
         waiting = Waiting(no_wait, timeout)
         given = {"graph_id": options.pop("job_id"), **options}
         terms = {name: value for name, value in given.items() if value is not None}
         if not definition.run_definition(session, function, arguments, waiting, **terms):
-            raise
+            raise UnknownJob(
+                f"{error} Nor is a workflow of that name defined: 'penstock workflow definitions'"
+            ) from None
         return
     if call.job.kind != "workflow":
         raise Refused(f"{function} is a job, no workflow; use 'penstock job submit'")
