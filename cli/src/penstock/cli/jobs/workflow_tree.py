@@ -185,7 +185,7 @@ def _after(step: StepRow, above: str) -> str:
     return f"after {', '.join(step.needs[:_MOST_NAMED])}" + (f" and {rest} more" * (rest > 0))
 
 
-# --- the facts of a step ---------------------------------------------------------------------------
+# --- the facts of a step --------------------------------------------------------------------------
 def _facts(step: StepRow, after: str) -> str:
     tried = f"{step.attempts} attempts" if step.attempts > 1 else ""
     due = f"until {wording.clock(step.due_at)}" if step.due_at and not step.ended_at else ""
