@@ -19,6 +19,7 @@ from penstock.cli.jobs.workflow_tree import MOST_LINES
 from penstock.cli.output import note, terminal_width, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
+from penstock.cli.workflows.check import check
 from penstock.cli.workflows.fix import fix
 from penstock.cli.workflows.replay import replay
 from penstock.config.topology import PRIORITIES
@@ -247,7 +248,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
         write_line(f"workflow {row.id} is cancelled; its steps are cancelled next")
 
 
-for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, fix, replay):
+for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, check, fix, replay):
     workflow.add_command(_command)
 
 
