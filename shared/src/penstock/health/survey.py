@@ -27,7 +27,6 @@ from penstock.events.envelope import MalformedEvent
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot
 from penstock.events.subjects import Subjects
 from penstock.health import operating
-from penstock.health.blocked_workflows import blocked_workflows
 from penstock.health.facts import (
     BROKER_FILES,
     BrokerFacts,
@@ -80,7 +79,6 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
         hooks = await failing_hooks(bus, settings)
-        blocked = await blocked_workflows(bus, settings)
     except NotPermitted:
         raise
     except BusError as error:
@@ -106,7 +104,6 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         services=last_writes,
         unserved=unserved,
         hooks=hooks,
-        blocked=blocked,
         skew_seconds=_skew(own_states, began + took / 2),
         remote_spark=await _remote_spark(settings.spark.remote),
         **about,

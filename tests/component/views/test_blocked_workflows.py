@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from penstock.config import Settings
-from penstock.health.blocked_workflows import blocked_workflows
 from penstock.jobs import WorkflowContext, job, registry, workflow
 from penstock.testing import Bench
+from penstock.views.blocked_workflows import blocked_workflows
 
 
 @job(queue="cards", name="blocked.charge")

@@ -1,17 +1,19 @@
-"""Workflows that no code at hand can go on with, by the events of the last minutes."""
+"""Workflows that no code at hand can go on with, for the report on health."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from penstock.bus import bounded, lookback
-from penstock.bus.protocol import Bus, broker_time
+from penstock.bus.protocol import Bus, BusError, broker_time
 from penstock.bus.since import first_since
 from penstock.config import Settings
 from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import WorkflowBlocked
-from penstock.health.facts import BlockedFacts
+from penstock.health.facts import BlockedFacts, Facts
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.workflows.coded.blocking import MOST_SECONDS
 
@@ -21,6 +23,16 @@ their code."""
 _SLACK = timedelta(seconds=120)
 """A blocked workflow that is offered again is recorded as such again, so much later at most."""
 _MOST_EVENTS, _MOST_LOOKED_AT, _AT_ONCE = 10_000, 200, 50
+
+
+async def with_blocked(facts: Facts, bus: Bus, settings: Settings) -> Facts:
+    """The facts with the functions whose workflows are blocked."""
+    if facts.broker.error:
+        return facts
+    try:
+        return replace(facts, blocked=await blocked_workflows(bus, settings))
+    except BusError:
+        return facts
 
 
 async def blocked_workflows(bus: Bus, settings: Settings) -> tuple[BlockedFacts, ...]:
