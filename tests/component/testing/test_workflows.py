@@ -383,7 +383,11 @@ async def stuck(ctx: WorkflowContext) -> str:
     return str(receipt)
 
 
-@pytest.mark.parametrize("what", [reminded(), 5])
+@job(queue="cards", encrypted=True)
+def sealed(order: int) -> None: ...
+
+
+@pytest.mark.parametrize("what", [sealed(order=1), 5])
 async def test_what_cannot_be_a_step_is_refused(penstock: Bench, what: Any) -> None:
     STEPS[:] = [what]
     workflow_id = await penstock.client.dispatch(runs_anything())

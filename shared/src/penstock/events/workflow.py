@@ -20,12 +20,14 @@ MAX_KEY_LENGTH = 300
 MAX_SIGNAL_BYTES = 64_000
 MAX_INBOX_SIGNALS, MAX_INBOX_BYTES = 10_000, 8_000_000
 """What a workflow may have unread when its signals leave the old end of the log."""
+MAX_REFUSED_SIGNALS = 100
+"""That one advance passes over; further ones are left to the next."""
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
 MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
 """Names that one workflow may ask its context about; see ``WorkflowContext.patched``."""
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
-StepKind = Literal["job", "batch", "timer", "signal"]
+StepKind = Literal["job", "workflow", "batch", "timer", "signal"]
 StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
 PatchName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATCH_LENGTH)]
@@ -42,10 +44,10 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         n: its number, in the order of their recording; the id of its job ends with it.
         key: path of scopes, name and occurrence.
-        kind: ``job``, ``batch``, ``timer`` or ``signal``.
+        kind: ``job``, ``workflow``, ``batch``, ``timer`` or ``signal``.
         digest: of the function and its arguments; the function of a batch; the name of a signal;
             empty for a timer.
-        payload: the encoded call of a job.
+        payload: the encoded call of a job or workflow.
         due_at: when a timer fires, or the wait for a signal ends.
         is_compensated: its end is noted also after it was given up: it may have to be undone.
     """
@@ -60,6 +62,11 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def __post_init__(self) -> None:
         check_instant("due_at", self.due_at)
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it has a job; that of a workflow is one, too."""
+        return self.kind in ("job", "workflow")
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -115,6 +122,19 @@ class InlineResult(msgspec.Struct, frozen=True, omit_defaults=True):
     __rich_repr__ = brief_fields
 
 
+class RefusedSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A signal whose value is not of the type that was waited for: it is passed over.
+
+    Attributes:
+        sequence: of its event.
+        reason: what was expected, and what was sent.
+    """
+
+    sequence: Int64
+    signal: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    reason: Annotated[str, msgspec.Meta(max_length=300)] = ""
+
+
 class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stretch of a workflow's run, from one recording to the next.
 
@@ -125,6 +145,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         cancelled: numbers of the steps that it gave up, likewise.
         inline: the function that ran inside of it, where the stretch ended with one.
         is_part: the rest of what was to be recorded at its end is in the next entries.
+        refused: signals that it passed over.
     """
 
     now: Instant
@@ -133,6 +154,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled: tuple[StepNumber, ...] = ()
     inline: InlineResult | None = None
     is_part: bool = False
+    refused: tuple[RefusedSignal, ...] = ()
 
     def __post_init__(self) -> None:
         check_instant("now", self.now)
@@ -200,6 +222,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         version: of the code that ran; 0 in events of releases before it was there.
         patches: names for which its code was answered since the last recording that it is new.
         fixes: how often an operator changed what it goes on from, so far.
+        refused: signals that it passed over.
         payload: the encoded call, for the message that wakes it; empty where it is long.
     """
 
@@ -219,6 +242,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
     fixes: Int64 = 0
+    refused: tuple[RefusedSignal, ...] = ()
     payload: bytes = b""
 
 

@@ -133,6 +133,7 @@ class SyncWorkflows(Blocking):
     get = blocking(Workflows.get)
     list = blocking(Workflows.list)
     signal = blocking(Workflows.signal)
+    replay = blocking(Workflows.replay)
     fix = blocking(Workflows.fix)
     pause = blocking(Workflows.pause)
     resume = blocking(Workflows.resume)

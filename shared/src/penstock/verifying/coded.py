@@ -74,6 +74,8 @@ class _Notes:
             case WorkflowFixed():
                 self._open = {k: s for k, s in self._open.items() if k not in event.forgotten}
                 self._inline.difference_update(event.forgotten)
+                if event.forgotten:  # signals that forgotten waits had consumed are unread again
+                    self._signals = {}
                 return
             case _:  # another event, or one of an attempt that did not know of the one before
                 return
@@ -98,7 +100,7 @@ class _Notes:
         step = self._open.pop(resolution.key, None)
         if step is None:
             yield f"it took note of the end of {resolution.key!r}, for which it did not wait"
-        elif step.kind == "job":
+        elif step.is_job:
             yield from self._consume_job(sequence, step, resolution)
         elif resolution.outcome == "received":
             yield from self._consume_signal(sequence, step, resolution)

@@ -18,7 +18,7 @@ from penstock.cli.session import Session
 from penstock.events.subjects import BadName
 from penstock.jobs.client import Client
 from penstock.jobs.errors import NotFound
-from penstock.jobs.workflows.declared import reading
+from penstock.jobs.workflows.declared import nesting, reading
 from penstock.jobs.workflows.declared.definition import MAX_BYTES, Definition, digest
 from penstock.jobs.workflows.definitions import StoredDefinition, calls_of
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
@@ -66,21 +66,26 @@ def _stored(record: StoredDefinition) -> DefinitionRow:
     return _row(record.definition, record.defined_at)
 
 
-@click.command(cls=Command, example="penstock workflow check orders.toml")
-@click.argument("file", type=FILE)
+@click.command(cls=Command, example="penstock workflow check orders.toml invoicing.toml")
+@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE…")
 @click.pass_obj
-def check(session: Session, file: Path) -> None:
-    """Check a definition and its calls, without a broker.
+def check(session: Session, files: tuple[Path, ...]) -> None:
+    """Check definitions and their calls, without a broker.
 
     FILE is TOML, or JSON if its name ends so. Functions of jobs.modules are checked with their
-    arguments; of others only that their queue is named.
+    arguments; of others only that their queue is named. Workflows that are steps of others are
+    looked for in the files.
     """
-    definition = _read(file)
+    definitions = [_read(file) for file in files]
     load_modules(session.settings())
-    calls_of(definition)
+    lookup = nesting.among({definition.name: definition for definition in definitions})
+    for definition in definitions:
+        calls_of(nesting.spelled_out(definition, lookup))
     if session.as_json:
-        write_json(_row(definition))
-    else:
+        rows = [_row(definition) for definition in definitions]
+        write_json(rows[0] if len(rows) == 1 else rows)
+        return
+    for definition in definitions:
         write_line(f"{_named(definition)}: {len(definition.steps)} steps, nothing is wrong")
 
 

@@ -16,6 +16,8 @@ from penstock.cli.jobs.workflow_text import COLUMNS, description
 from penstock.cli.output import note, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
+from penstock.cli.workflows.fix import fix
+from penstock.cli.workflows.replay import replay
 from penstock.config.topology import PRIORITIES
 from penstock.events.envelope import utc_now
 from penstock.jobs.client import Client
@@ -214,7 +216,7 @@ def cancel(session: Session, id: str, reason: str) -> None:
         write_line(f"workflow {view.id} is cancelled; its steps are cancelled next")
 
 
-for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS):
+for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, fix, replay):
     workflow.add_command(_command)
 
 

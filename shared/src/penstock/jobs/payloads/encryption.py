@@ -200,7 +200,8 @@ def about_arguments(
         dispatched_at=0.0,
         expires_at=0.0 if template else call.expires_at,
         handed=None,
-        step="",  # a label only; versions before it was there read the same
+        step="",  # labels only; versions before they were there read the same
+        workflow="",
     )
     read = payload.decode(payload.encode(fixed))  # as a reader has it: 5 and 5.0 are one
     return About(

@@ -178,7 +178,7 @@ class Graphs:
             graph_id,
             checked(definition, max_bytes=None),
             calls_of(steps),
-            CommonTerms(queue, priority, delay, tuple(tags)),
+            CommonTerms(queue, priority, delay, tuple(tags), workflow=title),
             callbacks,
             title,
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -25,10 +25,12 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
-from penstock.jobs.workflows.fixing import Fix, fix
+from penstock.jobs.workflows.fixing import CancelBatch, Cancels, Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
+from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
 from penstock.jobs.workflows.step_view import StepView
 from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
 
@@ -46,13 +48,23 @@ class Workflows:
         log: the events of jobs.
         look: reads a job.
         cancel: cancels a job.
+        cancel_batch: cancels a batch.
+        ring: opens what is sealed.
     """
 
     def __init__(
-        self, bus: Bus, subjects: Subjects, log: JobLog, look: Look, cancel: Cancel
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        log: JobLog,
+        look: Look,
+        cancel: Cancel,
+        cancel_batch: CancelBatch,
+        ring: KeyRing,
     ) -> None:
         self._bus, self._subjects, self._log = bus, subjects, log
-        self._look, self._cancel = look, cancel
+        self._look, self._ring = look, ring
+        self._cancel, self._cancel_batch = cancel, cancel_batch
 
     async def get(self, workflow_id: str, *, with_attempts: bool = False) -> WorkflowView:
         """A workflow as it is now: its steps, what it waits for and since when.
@@ -161,6 +173,29 @@ class Workflows:
         )
         await self._bus.append(Outgoing(self._subjects.event(event), encode(event)))
 
+    async def replay(
+        self,
+        functions: Iterable[str] = (),
+        *,
+        since: datetime | None = None,
+        progress: Progress = lambda done, total: None,
+    ) -> ReplayReport:
+        """What the code that is imported here would do with the workflows that live now.
+
+        Each is run through what it has recorded, and no further: nothing is stored, no job and no
+        inline step is run. It needs the right to read the event log and no other.
+
+        Args:
+            functions: registered names; none for all.
+            since: only those that were dispatched since then.
+            progress: is called with how many were looked at, and of how many.
+
+        Raises:
+            BusError
+        """
+        replayer = Replayer(self._bus, self._subjects, self._ring)
+        return await replayer.replay(frozenset(functions), since, progress)
+
     async def fix(
         self,
         workflow_id: str,
@@ -194,7 +229,8 @@ class Workflows:
             BusError: whether it was stored is unknown.
         """
         wanted = Fix(forget=tuple(forget), version=version, accept=accept, reason=reason)
-        await fix(self._log, self._look, self._cancel, workflow_id, wanted)
+        cancels = Cancels(self._cancel, self._cancel_batch)
+        await fix(self._log, self._look, cancels, workflow_id, wanted)
         return await self.get(workflow_id)
 
     async def pause(self, workflow_id: str, reason: str = "") -> WorkflowView:

@@ -97,7 +97,7 @@ class StuckWorkflows:
         if record is None or record.workflow is None:
             return None
         steps = memo.open_steps(record.workflow).values()
-        numbers = [step.n for step in steps if step.kind == "job"]
+        numbers = [step.n for step in steps if step.is_job]
         jobs = await bounded.gather(partial(self._step, record), numbers, _AT_ONCE)
         by_number = dict(zip(numbers, jobs, strict=True))
         over = {n for n, job in by_number.items() if job is None and await self._is_over(record, n)}

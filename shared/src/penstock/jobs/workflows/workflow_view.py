@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.events.workflow import Status
+from penstock.events.workflow import RefusedSignal, Status
 from penstock.jobs.errors import JobRefused
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
@@ -32,6 +32,8 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
         goes_on_at: when a suspended one goes on in any case; None where it has no such time.
         paused_at: since when no advance is started; None where it is not paused.
         pause_reason: given by the person who paused it.
+        refused_signals: that it passed over, since their values were of another type than what it
+            waited for; oldest first.
     """
 
     job: JobView
@@ -46,6 +48,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     goes_on_at: datetime | None = None
     paused_at: datetime | None = None
     pause_reason: str = ""
+    refused_signals: tuple[RefusedSignal, ...] = ()
 
     @property
     def id(self) -> str:
@@ -87,6 +90,7 @@ def workflow_view(job: JobView) -> WorkflowView:
         goes_on_at=record.wakes_at if is_suspended else None,
         paused_at=record.paused_at if record.is_paused else None,
         pause_reason=record.pause_reason if record.is_paused else "",
+        refused_signals=tuple(memo.refused_signals(recorded)),
     )
 
 

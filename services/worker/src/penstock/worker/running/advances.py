@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import new_id
+from penstock.events.subjects import BadName
 from penstock.events.workflow import (
     INBOX_EVENTS,
+    RefusedSignal,
     Resolution,
     StepRecorded,
     StepsScheduled,
@@ -21,7 +23,7 @@ from penstock.events.workflow import (
 from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import Terms
-from penstock.jobs.errors import Cancelled
+from penstock.jobs.errors import Cancelled, WorkflowError
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
@@ -127,10 +129,16 @@ class WorkerSurroundings:
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         return self._arrivals.next(open_steps, self.now())
 
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        return self._arrivals.refused(open_steps)
+
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         step_id = derived_ids.step_id(self._job.id, n)
-        terms = Terms(step=command.name)
-        return self._client.dispatcher.prepare(command.call, step_id, terms=terms).payload
+        terms = Terms(step=command.name, workflow=self._job.payload.function)
+        try:
+            return self._client.dispatcher.prepare(command.call, step_id, terms=terms).payload
+        except BadName as error:
+            raise WorkflowError(f"step {command.name!r}: {error}") from error
 
     def begin(self) -> WorkflowMemo:
         """What was recorded; reads how its open steps have ended so far. Call it first."""

@@ -147,7 +147,7 @@ class WorkflowReader:
             (workflow_id, step)
             for workflow_id, workflow_memo in memos.items()
             for step in memo.open_steps(workflow_memo).values()
-            if step.kind == "job"
+            if step.is_job
         ]
         ends: dict[str, list[tuple[int, Resolution]]] = {workflow_id: [] for workflow_id in memos}
         if steps:

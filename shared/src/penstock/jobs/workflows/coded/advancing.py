@@ -9,8 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from penstock.events.job import JobError
-from penstock.events.workflow import InlineResult, Resolution, WorkflowMemo
+from penstock.events.workflow import (
+    MAX_REFUSED_SIGNALS,
+    InlineResult,
+    RefusedSignal,
+    Resolution,
+    WorkflowMemo,
+)
 from penstock.jobs.errors import Verdict, WorkflowError
 from penstock.jobs.job_type import Call, encode_result
 from penstock.jobs.workflows.coded import results
@@ -32,6 +40,10 @@ class Surroundings(Protocol):
 
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         """How one of these has ended, each once; None while none has."""
+        ...
+
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        """Signals for these that none of them can be given; asked for once nothing goes on."""
         ...
 
     def record_part(self, part: Part) -> None:
@@ -89,7 +101,8 @@ def advance(
             else:
                 recording = driver.suspend(around.encode)
                 if isinstance(recording, Suspension):
-                    return recording
+                    refused = around.refused(driver.open)
+                    return msgspec.structs.replace(recording, refused=refused)
                 around.record_part(recording)
                 driver.recorded()
     finally:
@@ -143,7 +156,7 @@ class Arrivals:
             if end.key in open_steps:
                 return end
         for leaf in open_steps.values():
-            if leaf.kind == "signal" and (signal := self._take(leaf.digest)):
+            if leaf.kind == "signal" and (signal := self._take(leaf)):
                 return Resolution(
                     key=leaf.key,
                     outcome="received",
@@ -155,10 +168,25 @@ class Arrivals:
                 return Resolution(key=leaf.key, outcome="fired" if is_timer else "timed-out")
         return None
 
-    def _take(self, name: str) -> Signal | None:
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        """See :meth:`Surroundings.refused`: what is left of signals that are waited for."""
+        waits = {leaf.digest: leaf for leaf in open_steps.values() if leaf.kind == "signal"}
+        unfit = [
+            RefusedSignal(
+                sequence=signal.sequence,
+                signal=signal.name,
+                reason=results.misfit(waits[signal.name].command, signal.value),
+            )
+            for signal in self._signals or ()
+            if signal.name in waits
+        ]
+        return tuple(unfit[:MAX_REFUSED_SIGNALS])
+
+    def _take(self, leaf: Leaf) -> Signal | None:
+        """The first signal of that name whose value fits."""
         if self._signals is None:
             self._signals = list(self._read_signals())
         for index, signal in enumerate(self._signals):
-            if signal.name == name:
+            if signal.name == leaf.digest and not results.misfit(leaf.command, signal.value):
                 return self._signals.pop(index)
         return None

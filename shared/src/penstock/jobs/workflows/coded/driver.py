@@ -75,6 +75,7 @@ class Driver:
         now: the time that the code sees.
         status: what it shows of itself.
         scope: of the part whose code runs.
+        entry: number of the recorded entry that it runs through; 0 once the memo is used up.
         compensations: what undoes the steps that completed.
     """
 
@@ -84,6 +85,7 @@ class Driver:
         self.now, self._live_now = now, now
         self.status: Status = {}
         self.scope = Scope()
+        self.entry = 0
         self.compensations = Compensations()
         self._memo = memo
         self._open: dict[str, Leaf] = {}
@@ -103,9 +105,9 @@ class Driver:
             Diverged, WorkflowError, and what the workflow raises.
         """
         for index, entry in enumerate(self._memo.entries):
-            self.now = entry.now
+            self.now, self.entry = entry.now, index + 1
             self._replay(entry, fitting.Terms(self._memo, index))
-        self.now, self._is_replaying = self._live_now, False
+        self.now, self.entry, self._is_replaying = self._live_now, 0, False
         return self.go_on()
 
     def go_on(self) -> Ended | Calls | Quiet:

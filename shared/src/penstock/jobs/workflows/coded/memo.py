@@ -16,6 +16,7 @@ from penstock.events.job_event import JobEvent
 from penstock.events.workflow import (
     MemoCarried,
     MemoEntry,
+    RefusedSignal,
     ScheduledStep,
     StepRecorded,
     StepsScheduled,
@@ -73,6 +74,7 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
         consumed=event.consumed,
         scheduled=event.scheduled,
         cancelled=event.cancelled,
+        refused=event.refused,
     )
     return msgspec.structs.replace(
         memo,
@@ -222,18 +224,24 @@ def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
     return [
         step
         for step in scheduled_steps(memo).values()
-        if step.n in given_up and step.kind in ("job", "batch")
+        if step.n in given_up and (step.is_job or step.kind == "batch")
     ]
 
 
 def consumed_signals(memo: WorkflowMemo) -> set[int]:
-    """Sequences of the signals that it took note of."""
-    return {
+    """Sequences of the signals that it took note of, or passed over."""
+    consumed = {
         resolution.sequence
         for entry in memo.entries
         for resolution in entry.consumed
         if resolution.sequence
     }
+    return consumed | {signal.sequence for signal in refused_signals(memo)}
+
+
+def refused_signals(memo: WorkflowMemo) -> list[RefusedSignal]:
+    """Signals whose values were of another type than what was waited for, oldest first."""
+    return [signal for entry in memo.entries for signal in entry.refused]
 
 
 def goes_on(wait: Iterable[WaitGroup], ended: Mapping[int, bool]) -> bool:

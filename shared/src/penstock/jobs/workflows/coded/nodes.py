@@ -11,6 +11,7 @@ import msgspec
 from penstock.events.workflow import (
     MAX_KEY_LENGTH,
     InlineResult,
+    RefusedSignal,
     Resolution,
     ScheduledStep,
     Status,
@@ -56,6 +57,7 @@ class Suspension(msgspec.Struct, frozen=True):
     status: Status
     parts: int = 0
     patches: tuple[str, ...] = ()
+    refused: tuple[RefusedSignal, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -138,8 +140,8 @@ class Leaf(Node):
     @property
     def kind(self) -> StepKind:
         match self.command:
-            case RunJob():
-                return "job"
+            case RunJob(call=call):
+                return "workflow" if call.job.kind else "job"
             case RunBatch():
                 return "batch"
             case Sleep():

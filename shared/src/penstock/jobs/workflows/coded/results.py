@@ -121,7 +121,24 @@ def value(command: Command[Any], resolution: Resolution) -> Any:
     return None
 
 
+def misfit(command: Command[Any], value: bytes) -> str:
+    """Why a signal's value is not of the type that is waited for; empty where it is.
+
+    Args:
+        command: the wait.
+        value: MessagePack.
+    """
+    if not isinstance(command, WaitSignal):
+        return ""
+    try:
+        msgspec.msgpack.decode(value, type=command.kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return str(error)[:_MOST_OF_REASON] or type(error).__name__
+    return ""
+
+
 _NIL = b"\xc0"
+_MOST_OF_REASON = 300
 _BATCH_OUTCOMES: dict[BatchState, StepOutcome] = {
     BatchState.COMPLETED: "completed",
     BatchState.FAILED: "failed",
