@@ -10,7 +10,7 @@ import click
 
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
-from penstock.cli.jobs import definition, workflow_pause
+from penstock.cli.jobs import definition, workflow_pause, workflow_target
 from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
 from penstock.cli.jobs.workflow_text import COLUMNS, description
 from penstock.cli.output import note, write_json, write_line, write_rows
@@ -223,10 +223,16 @@ for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, fix, replay):
 def _on_workflow(
     text: str, act: Callable[[Client, str], Awaitable[WorkflowView]]
 ) -> Callable[[Client], Awaitable[WorkflowView]]:
-    """Acts on the workflow whose id is ``text`` or begins with it."""
+    """Acts on the coded workflow whose id is ``text`` or begins with it."""
 
     async def request(client: Client) -> WorkflowView:
-        return await act(client, await client.jobs.find_id(text))
+        target = await workflow_target.find(client, text)
+        if target.is_graph:
+            raise Refused(
+                f"workflow {target.id} is a declared one, whose steps are a graph; see 'penstock "
+                f"graph show {target.id}' and 'penstock graph --help'"
+            )
+        return await act(client, target.id)
 
     return request
 
