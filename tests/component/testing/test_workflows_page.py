@@ -15,7 +15,7 @@ import pytest
 
 from penstock.bus.protocol import broker_time
 from penstock.cli.jobs.workflow import workflow as workflow_group
-from penstock.cli.jobs.workflow_text import tree
+from penstock.cli.jobs.workflow_tree import tree
 from penstock.jobs import State, WorkflowContext, job, registry, workflow
 from penstock.telemetry import metrics
 from penstock.testing import Bench

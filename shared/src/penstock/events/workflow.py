@@ -18,6 +18,7 @@ MAX_STEPS = 10_000
 """Steps, timers and awaited signals of one workflow; the ids of its jobs have four digits."""
 MAX_KEY_LENGTH = 300
 MAX_SIGNAL_BYTES = 64_000
+MAX_REFUSAL_LENGTH = 300
 MAX_INBOX_SIGNALS, MAX_INBOX_BYTES = 10_000, 8_000_000
 """What a workflow may have unread when its signals leave the old end of the log."""
 MAX_REFUSED_SIGNALS = 100
@@ -132,7 +133,7 @@ class RefusedSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     sequence: Int64
     signal: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    reason: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    reason: Annotated[str, msgspec.Meta(max_length=MAX_REFUSAL_LENGTH)] = ""
 
 
 class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -170,6 +171,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         advances: how often it was suspended.
         inline_steps: how many it has recorded, and parts of what it waits for.
         blocked: why its code cannot go on from here; empty where it can.
+        sealed_status: instead of ``status``, of an encrypted workflow.
         following: how many more entries `MemoCarried` holds; 0 for a memo that is whole.
         blocked_since: since when no worker could go on with it; None where one could.
         version: of the code that recorded last; 0 where that is unknown.
@@ -187,6 +189,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     advances: Int64 = 0
     inline_steps: Int64 = 0
     blocked: str = ""
+    sealed_status: bytes = b""
     following: Int64 = 0
     blocked_since: Instant | None = None
     version: Int64 = 0
@@ -216,6 +219,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         wait: what must have ended for it to go on: one of these groups.
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
+        sealed_status: instead of it, of an encrypted workflow.
         run_seconds: of this advance.
         inline_steps: how many `StepRecorded` and `StepsScheduled` it has so far.
         parts: how many `StepsScheduled` it has so far.
@@ -235,6 +239,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     wait: tuple[WaitGroup, ...] = ()
     due_at: Instant | None = None
     status: Status = {}
+    sealed_status: bytes = b""
     run_seconds: float = 0.0
     function: str = ""
     inline_steps: Int64 = 0

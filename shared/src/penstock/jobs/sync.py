@@ -166,6 +166,7 @@ class SyncGraphs(Blocking):
     ids = blocking(Graphs.ids)
     find_id = blocking(Graphs.find_id)
     step = blocking(Graphs.step)
+    jobs = blocking(Graphs.jobs)
     wait = blocking(Graphs.wait)
     pause = blocking(Graphs.pause)
     resume = blocking(Graphs.resume)

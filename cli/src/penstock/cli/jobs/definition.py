@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -66,15 +66,11 @@ def _stored(record: StoredDefinition) -> DefinitionRow:
     return _row(record.definition, record.defined_at)
 
 
-@click.command(cls=Command, example="penstock workflow check orders.toml invoicing.toml")
-@click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE…")
-@click.pass_obj
-def check(session: Session, files: tuple[Path, ...]) -> None:
-    """Check definitions and their calls, without a broker.
+def check(session: Session, files: Sequence[Path]) -> None:
+    """Checks definitions and their calls, without a broker; see `penstock workflow check`.
 
-    FILE is TOML, or JSON if its name ends so. Functions of jobs.modules are checked with their
-    arguments; of others only that their queue is named. Workflows that are steps of others are
-    looked for in the files.
+    Raises:
+        Refused, BadDefinition
     """
     definitions = [_read(file) for file in files]
     load_modules(session.settings())
@@ -130,7 +126,7 @@ def undefine(session: Session, name: str) -> None:
         write_line(f"workflow {name} is no longer defined")
 
 
-COMMANDS = (check, define, definitions, definition, undefine)
+COMMANDS = (define, definitions, definition, undefine)
 """Beside those of coded workflows."""
 
 

@@ -230,11 +230,6 @@ class JobFactory:
     def _sealed(self, call: Call, terms: Terms, plain: payload.Payload) -> payload.Payload:
         if not (terms.sealed or self.seals(call)):
             return plain
-        if call.job.kind:  # what it records is not sealed
-            raise JobRefused(
-                f"{call.job.name}: a {call.job.kind} cannot be encrypted yet; dispatch it from a "
-                "client without encryption.every_job"
-            )
         about = encryption.about_arguments(plain, template=terms.template, takes=terms.takes)
         sealed = self.ring.seal(call.arguments, about)
         return msgspec.structs.replace(plain, arguments=msgspec.Raw(sealed))

@@ -27,7 +27,7 @@ from penstock.jobs.errors import MissingKey, Undecryptable
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.payload import Payload
 
-Purpose = Literal["arguments", "template", "result", "checkpoint"]
+Purpose = Literal["arguments", "template", "result", "checkpoint", "inline", "signal", "status"]
 
 _EXTENSION = 80
 _VERSION: Final = 2

@@ -32,7 +32,7 @@ from penstock.jobs.workflows.fixing import CancelBatch, Cancels, Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
 from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
 from penstock.jobs.workflows.step_view import StepView
-from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
+from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_secrets, workflow_view
 
 _AT_ONCE = 100
 _MAX_REASON_LENGTH = 1_000
@@ -147,13 +147,14 @@ class Workflows:
         Raises:
             NotFound: there is no such workflow.
             JobRefused: it has ended, and how; or the value cannot be sent.
+            MissingKey: the workflow is encrypted, and this client has no key.
             BusError: whether it was stored is unknown.
         """
         view = await self.get(workflow_id)
         if view.state.ended:
             raise JobRefused(f"workflow {workflow_id} takes no signal: it is {view.state}")
         try:
-            body = encode_result(value)
+            body = workflow_secrets(view.job).sealed_signal(name, encode_result(value))
         except (TypeError, ValueError, OverflowError) as error:
             raise JobRefused(f"signal {name!r}: its value cannot be sent: {error}") from error
         limits = (

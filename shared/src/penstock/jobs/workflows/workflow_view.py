@@ -7,11 +7,13 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.events.workflow import RefusedSignal, Status
-from penstock.jobs.errors import JobRefused
+from penstock.events.workflow import MAX_STATUS_LENGTH, RefusedSignal, Status, WorkflowMemo
+from penstock.jobs.errors import JobRefused, MissingKey, Undecryptable
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
+from penstock.jobs.payloads import payload
 from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 from penstock.jobs.workflows.step_view import StepView, recorded_steps
 
 
@@ -81,7 +83,7 @@ def workflow_view(job: JobView) -> WorkflowView:
         job=job,
         version=record.code_version,
         steps=tuple(recorded_steps(job.id, recorded)),
-        status=recorded.status,
+        status=_status(job, recorded),
         blocked=recorded.blocked,
         blocked_since=recorded.blocked_since,
         advances=recorded.advances,
@@ -92,6 +94,24 @@ def workflow_view(job: JobView) -> WorkflowView:
         pause_reason=record.pause_reason if record.is_paused else "",
         refused_signals=tuple(memo.refused_signals(recorded)),
     )
+
+
+def workflow_secrets(job: JobView) -> Secrets:
+    """What seals and opens the values of a workflow; nothing where its call cannot be read."""
+    try:
+        return Secrets(job.ring, payload.decode(job.record.payload))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return NONE
+
+
+def _status(job: JobView, recorded: WorkflowMemo) -> Status:
+    """What a workflow shows of itself, as far as this process may read it."""
+    if not recorded.sealed_status:
+        return recorded.status
+    try:
+        return workflow_secrets(job).opened_status(recorded.sealed_status)
+    except (MissingKey, Undecryptable, msgspec.MsgspecError) as error:
+        return {"status": f"(encrypted: {error})"[:MAX_STATUS_LENGTH]}
 
 
 def _keys(numbers: Iterable[int], keys: dict[int, str]) -> list[str]:

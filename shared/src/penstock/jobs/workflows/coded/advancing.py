@@ -13,13 +13,14 @@ import msgspec
 
 from penstock.events.job import JobError
 from penstock.events.workflow import (
+    MAX_REFUSAL_LENGTH,
     MAX_REFUSED_SIGNALS,
     InlineResult,
     RefusedSignal,
     Resolution,
     WorkflowMemo,
 )
-from penstock.jobs.errors import Verdict, WorkflowError
+from penstock.jobs.errors import Undecryptable, Verdict, WorkflowError
 from penstock.jobs.job_type import Call, encode_result
 from penstock.jobs.workflows.coded import results
 from penstock.jobs.workflows.coded.commands import RunInline, RunJob
@@ -27,6 +28,7 @@ from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Part, Suspension
+from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 
 _MAX_MESSAGE_LENGTH = 4_000
 
@@ -74,23 +76,25 @@ def advance(
     workflow_id: str,
     memo: WorkflowMemo,
     around: Surroundings,
+    secrets: Secrets = NONE,
 ) -> Ended | Suspension:
     """Runs a workflow from the top until it ends or nothing of it can go on.
 
     Raises:
         Diverged: the code does not fit the memo.
+        MissingKey: what it was given is encrypted with a key that is not here.
         WorkflowError: it does what it must not; and whatever the workflow raises.
     """
 
     def make(driver: Driver) -> Any:
         return function(WorkflowContext(driver, workflow_id), **arguments)
 
-    driver = Driver(make, memo, around.now())
+    driver = Driver(make, memo, around.now(), secrets)
     try:
         state = driver.replay()
         while not isinstance(state, Ended):
             if isinstance(state, Calls):
-                result = _call(state.key, state.command)
+                result = secrets.sealed_result(_call(state.key, state.command))
                 patches = driver.patches
                 around.record_part(
                     Part(driver.now, driver.consumed, inline=result, patches=patches)
@@ -121,7 +125,7 @@ def _unbegun(driver: Driver, around: Surroundings) -> Leaf | None:
 
 
 def _call(key: str, command: RunInline[Any]) -> InlineResult:
-    digest = results.digest(command)
+    digest = results.digest(command, sealed=False)  # of a function without its arguments
     try:
         value = command.function(*command.args)
         if inspect.iscoroutine(value):
@@ -151,10 +155,16 @@ class Arrivals:
     Args:
         ends: of jobs, in the order in which they ended.
         signals: the inbox; read once, when a signal is first waited for.
+        secrets: opens encrypted signals.
     """
 
-    def __init__(self, ends: Iterable[Resolution], signals: Callable[[], Sequence[Signal]]) -> None:
-        self._ends, self._read_signals = deque(ends), signals
+    def __init__(
+        self,
+        ends: Iterable[Resolution],
+        signals: Callable[[], Sequence[Signal]],
+        secrets: Secrets = NONE,
+    ) -> None:
+        self._ends, self._read_signals, self._secrets = deque(ends), signals, secrets
         self._signals: list[Signal] | None = None
 
     def next(self, open_steps: Mapping[str, Leaf], now: datetime) -> Resolution | None:
@@ -183,7 +193,7 @@ class Arrivals:
             RefusedSignal(
                 sequence=signal.sequence,
                 signal=signal.name,
-                reason=results.misfit(waits[signal.name].command, signal.value),
+                reason=self._misfit(waits[signal.name], signal),
             )
             for signal in self._signals or ()
             if signal.name in waits
@@ -195,6 +205,15 @@ class Arrivals:
         if self._signals is None:
             self._signals = list(self._read_signals())
         for index, signal in enumerate(self._signals):
-            if signal.name == leaf.digest and not results.misfit(leaf.command, signal.value):
+            if signal.name == leaf.digest and not self._misfit(leaf, signal):
                 return self._signals.pop(index)
         return None
+
+    def _misfit(self, leaf: Leaf, signal: Signal) -> str:
+        """Why a signal is not what is waited for; empty where it is. Raises MissingKey."""
+        try:
+            plain = self._secrets.signal(signal.name, signal.value)
+        except Undecryptable as error:
+            return str(error)[:MAX_REFUSAL_LENGTH]
+        reason = results.misfit(leaf.command, plain)
+        return "its value is of another type" if reason and self._secrets.are_sealed else reason

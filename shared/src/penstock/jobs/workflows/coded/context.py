@@ -254,8 +254,6 @@ def check_call(what: str, call: Call) -> None:
     """Raises WorkflowError: it is no call, or one that cannot be a step."""
     if not isinstance(call, Call):
         raise WorkflowError(f"{what} takes calls of jobs, my_job(...), found {call!r}")
-    if call.job.encrypted:
-        raise WorkflowError(f"{call.job.name}: an encrypted job cannot be a step of a workflow yet")
 
 
 def _checked(parts: tuple[Awaited, ...], context: WorkflowContext) -> list[Awaited]:

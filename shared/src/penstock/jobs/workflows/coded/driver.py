@@ -30,7 +30,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowMemo,
 )
-from penstock.jobs.errors import StepFailed, WorkflowError
+from penstock.jobs.errors import MissingKey, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import fitting, results
 from penstock.jobs.workflows.coded.commands import (
@@ -60,7 +60,10 @@ from penstock.jobs.workflows.coded.nodes import (
     groups,
     later,
 )
+from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 from penstock.jobs.workflows.coded.unrecorded import Encode, Unrecorded
+
+Make = Callable[["Driver"], Coroutine[Any, Any, Any]]
 
 
 class Driver:
@@ -70,6 +73,7 @@ class Driver:
         make: its coroutine, not begun, of a context over this driver.
         memo: what was recorded of it.
         now: the time now, once the memo is used up.
+        secrets: opens what was encrypted.
 
     Attributes:
         now: the time that the code sees.
@@ -80,9 +84,9 @@ class Driver:
     """
 
     def __init__(
-        self, make: Callable[[Driver], Coroutine[Any, Any, Any]], memo: WorkflowMemo, now: datetime
+        self, make: Make, memo: WorkflowMemo, now: datetime, secrets: Secrets = NONE
     ) -> None:
-        self.now, self._live_now = now, now
+        self.now, self._live_now, self._secrets = now, now, secrets
         self.status: Status = {}
         self.scope = Scope()
         self.entry = 0
@@ -196,7 +200,7 @@ class Driver:
             cancelled=given_up,
             wait=tuple(WaitGroup(*group) for group in groups(self._root)),
             due_at=due_at(self._root, self._open.values()),
-            status=self.status,
+            **self._secrets.status(self.status),
             parts=unrecorded.parts,
             patches=unrecorded.patches,
         )
@@ -302,7 +306,7 @@ class Driver:
         key = scope.key(getattr(command, "name", ""))
         length = results.length(command)
         due = later(self.now, length) if length is not None else None
-        leaf = Leaf(parent, key, command, results.digest(command), due)
+        leaf = Leaf(parent, key, command, results.digest(command, self._secrets.are_sealed), due)
         if isinstance(command, RunInline):
             self._inline.append(leaf)
         else:
@@ -315,7 +319,9 @@ class Driver:
         self._unrecorded.consume(resolution)
         value, failure = None, None
         try:
-            value = results.value(leaf.command, resolution)
+            value = results.value(leaf.command, self._secrets.opened(leaf, resolution))
+        except MissingKey:
+            raise
         except Exception as error:
             failure = error
         self.compensations.see(leaf, resolution, value)
@@ -324,11 +330,9 @@ class Driver:
 
     def _return_inline(self, leaf: Leaf, result: InlineResult) -> None:
         self._inline.remove(leaf)
-        if result.error is not None:
-            error = StepFailed(result.key, result.error.kind, result.error.message)
-            self._end(leaf, None, error)
-        else:
-            self._end(leaf, msgspec.msgpack.decode(result.value))
+        error = results.failure(result)
+        value = None if error else msgspec.msgpack.decode(self._secrets.result(result))
+        self._end(leaf, value, error)
 
     def _end(self, node: Node, value: Any, error: BaseException | None = None) -> None:
         node.has_ended, node.value, node.error = True, value, error

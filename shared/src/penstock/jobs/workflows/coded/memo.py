@@ -81,6 +81,7 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
         entries=(*memo.entries, entry),
         wait=event.wait,
         status=event.status,
+        sealed_status=event.sealed_status,
         advances=event.number,
         **_by_code(memo, event),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
 from penstock.events.workflow import (
     MAX_KEY_LENGTH,
     InlineResult,
@@ -57,7 +58,11 @@ class Suspension(msgspec.Struct, frozen=True):
     status: Status
     parts: int = 0
     patches: tuple[str, ...] = ()
+    sealed_status: bytes = b""
     refused: tuple[RefusedSignal, ...] = ()
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class Part(msgspec.Struct, frozen=True):

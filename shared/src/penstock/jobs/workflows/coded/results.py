@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.events.job import JobError
-from penstock.events.workflow import Resolution, StepOutcome
+from penstock.events.workflow import MAX_REFUSAL_LENGTH, InlineResult, Resolution, StepOutcome
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.errors import StepFailed
 from penstock.jobs.job_type import JobType
@@ -70,9 +70,15 @@ def short_name(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def digest(command: Command[Any]) -> str:
-    """What must be the same when the code runs again; the length of a time may change."""
+def digest(command: Command[Any], sealed: bool) -> str:
+    """What must be the same when the code runs again; the length of a time may change.
+
+    Args:
+        sealed: arguments are encrypted: a digest of them would let them be guessed.
+    """
     match command:
+        case RunJob() if sealed or command.call.job.encrypted:
+            return f"{command.call.job.name}(encrypted)"
         case RunJob():
             arguments = hashlib.blake2b(command.call.arguments, digest_size=6).hexdigest()
             return f"{command.call.job.name}({arguments})"
@@ -90,6 +96,13 @@ def length(command: Command[Any]) -> timedelta | None:
     if isinstance(command, Sleep):
         return command.length
     return command.timeout if isinstance(command, WaitSignal) else None
+
+
+def failure(result: InlineResult) -> StepFailed | None:
+    """What the await of an inline step raises; None where it returns."""
+    if result.error is None:
+        return None
+    return StepFailed(result.key, result.error.kind, result.error.message)
 
 
 def value(command: Command[Any], resolution: Resolution) -> Any:
@@ -133,12 +146,11 @@ def misfit(command: Command[Any], value: bytes) -> str:
     try:
         msgspec.msgpack.decode(value, type=command.kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return str(error)[:_MOST_OF_REASON] or type(error).__name__
+        return str(error)[:MAX_REFUSAL_LENGTH] or type(error).__name__
     return ""
 
 
 _NIL = b"\xc0"
-_MOST_OF_REASON = 300
 _BATCH_OUTCOMES: dict[BatchState, StepOutcome] = {
     BatchState.COMPLETED: "completed",
     BatchState.FAILED: "failed",
