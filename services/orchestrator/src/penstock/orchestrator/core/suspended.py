@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from sys import intern
+from typing import Any, TypeVar
 
 from penstock.events.workflow import (
     CANCEL_KEY,
@@ -15,7 +17,13 @@ from penstock.events.workflow import (
 )
 from penstock.jobs.workflows.coded.memo import goes_on
 
+K = TypeVar("K")
+V = TypeVar("V")
 _MOST_DOUBLINGS = 12
+_NOTHING: dict[Any, Any] = {}
+_NO_NUMBERS: set[int] = set()
+"""Both are shared, and never filled."""
+_WAITS: dict[tuple[WaitGroup, ...], tuple[WaitGroup, ...]] = {}
 
 
 class SuspendedWorkflow:
@@ -44,17 +52,43 @@ class SuspendedWorkflow:
         is_paused: it does not go on, and no step is dispatched, until it is resumed.
     """
 
+    # Many wait for long: an instance takes 150 bytes, and what it has nothing of takes none.
+    __slots__ = (
+        "_cancelled_from",
+        "cancel_by",
+        "check_at",
+        "checks",
+        "ended",
+        "fixes",
+        "gives_up",
+        "inline_steps",
+        "is_cancelling",
+        "is_over",
+        "is_paused",
+        "is_woken",
+        "jobs",
+        "kinds",
+        "number",
+        "parts",
+        "queue",
+        "sequence",
+        "signals",
+        "unseen",
+        "version",
+        "wait",
+    )
+
     def __init__(self, sequence: int, number: int, check_at: float) -> None:
         self.sequence, self.number, self.check_at = sequence, number, check_at
         self.inline_steps, self.queue = 0, ""
         self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
         self.parts = 0
-        self.jobs: dict[str, int] = {}
-        self.kinds: dict[int, StepKind] = {}
-        self.signals: dict[str, tuple[int, str]] = {}
-        self.ended: dict[int, bool] = {}
-        self.unseen: set[int] = set()
+        self.jobs: dict[str, int] = _NOTHING
+        self.kinds: dict[int, StepKind] = _NOTHING
+        self.signals: dict[str, tuple[int, str]] = _NOTHING
+        self.ended: dict[int, bool] = _NOTHING
+        self.unseen: set[int] = _NO_NUMBERS
         self.checks = 0
         self.is_woken = self.is_over = self.gives_up = self.is_paused = False
         self.is_cancelling = False
@@ -70,9 +104,9 @@ class SuspendedWorkflow:
         is_next = event.number == self.number + 1 and event.parts == self.parts
         gives_up = self.gives_up or bool(event.cancelled)
         self.parts, self.gives_up = event.parts, False
-        self.sequence, self.number, self.wait = sequence, event.number, event.wait
+        self.sequence, self.number, self.wait = sequence, event.number, _shared(event.wait)
         self.check_at, self.checks, self.is_woken = check_at, 0, False
-        self.inline_steps, self.queue = event.inline_steps, event.queue
+        self.inline_steps, self.queue = event.inline_steps, intern(event.queue)
         self.version, self.fixes = event.version, event.fixes
         self._note(event)
         given_up = set(event.cancelled)
@@ -95,15 +129,14 @@ class SuspendedWorkflow:
 
     def _add(self, steps: Iterable[ScheduledStep]) -> None:
         for step in steps:
-            if step.is_job:
-                self.jobs[step.key] = step.n
-                self.unseen.add(step.n)
-                self.kinds[step.n] = step.kind
-            elif step.kind == "batch":
-                self.jobs[step.key] = step.n
-                self.kinds[step.n] = step.kind
+            if step.is_job or step.kind == "batch":
+                self.jobs = _with(self.jobs, intern(step.key), step.n)
+                self.kinds = _with(self.kinds, step.n, step.kind)
             elif step.kind == "signal":
-                self.signals[step.key] = step.n, step.digest
+                self.signals = _with(self.signals, intern(step.key), (step.n, intern(step.digest)))
+            if step.is_job:
+                self.unseen = self.unseen or set()
+                self.unseen.add(step.n)
 
     def _forget(self, key: str) -> None:
         n = self.jobs.pop(key, None)
@@ -120,6 +153,11 @@ class SuspendedWorkflow:
         return not is_held and (self.is_cancelling or goes_on(self.wait, self.ended))
 
     @property
+    def look_at(self) -> float:
+        """POSIX seconds, at which something is to be done for its times alone."""
+        return min(self.check_at, self.cancel_by)
+
+    @property
     def needed_from(self) -> int:
         """Sequence from which on a process that knows nothing of it must read."""
         return int(min(self.sequence, self._cancelled_from))
@@ -131,7 +169,7 @@ class SuspendedWorkflow:
 
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
-        self.ended[n] = completed
+        self.ended = _with(self.ended, n, completed)
         self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
@@ -140,10 +178,14 @@ class SuspendedWorkflow:
 
     def see_all(self, steps: Collection[ScheduledStep], ended: Mapping[int, bool]) -> None:
         """What is open, and how it stands in the log."""
-        self.jobs, self.signals, self.ended = {}, {}, dict(ended)
-        self.unseen, self.kinds = set(), {}
+        self.jobs = self.signals = self.kinds = _NOTHING
+        self.ended, self.unseen = dict(ended) or _NOTHING, _NO_NUMBERS
         self._add(steps)
-        self.unseen -= self.ended.keys()
+        self.seen(ended)
+
+    def seen(self, numbers: Iterable[int]) -> None:
+        """Events of these jobs were seen."""
+        self.unseen = self.unseen.difference(numbers) or _NO_NUMBERS
 
     def paused(self, sequence: int) -> None:
         """It was paused: messages made before are void."""
@@ -167,3 +209,15 @@ class SuspendedWorkflow:
         """It was compared with the log: the next time after twice as long."""
         self.check_at = now + patience_seconds * 2 ** min(self.checks, _MOST_DOUBLINGS)
         self.checks += 1
+
+
+def _with(mapping: dict[K, V], key: K, value: V) -> dict[K, V]:
+    own = mapping or {}
+    own[key] = value
+    return own
+
+
+def _shared(wait: tuple[WaitGroup, ...]) -> tuple[WaitGroup, ...]:
+    """The same for all that wait for one step of that number, as most do."""
+    is_usual = len(wait) == 1 and len(wait[0].steps) == 1
+    return _WAITS.setdefault(wait, wait) if is_usual else wait
