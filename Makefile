@@ -38,8 +38,8 @@ long-test: $(READY)  ## ONE_IN=1 SEED=1: both buses, floods of forged messages, 
 compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a partition, a rolling restart (10 min)
 	@$(BIN)/python -m pytest tests/compose
 
-chaos: $(READY)  ## RUNS=20 SEED=1 BESIDE=1 FAULTS=: seeded faults under load; each run prints its faults and verdict
-	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1) $(if $(FAULTS),--faults $(FAULTS))
+chaos: $(READY)  ## RUNS=20 SEED=1 BESIDE=1 WORKFLOWS=10 FAULTS=: seeded faults under load; each run prints its verdict
+	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1) --workflows $(or $(WORKFLOWS),10) $(if $(FAULTS),--faults $(FAULTS))
 
 programs: $(READY)  ## RUNS=1000 SEED=1 BESIDE=1: random workflows, a process killed at each message they store; prints JSON
 	@$(BIN)/python -m tests.programs --runs $(or $(RUNS),1000) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1)

@@ -15,7 +15,13 @@ from penstock.events.envelope import new_id
 from penstock.events.job import JobDispatched, JobStarted
 from penstock.events.job_event import JobEvent
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import InlineResult, Resolution, WorkflowAdvanced, WorkflowMemo
+from penstock.events.workflow import (
+    InlineResult,
+    RefusedSignal,
+    Resolution,
+    WorkflowAdvanced,
+    WorkflowMemo,
+)
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.workflows.coded import memo
@@ -42,6 +48,9 @@ class _Surroundings:
             return None
         self._ends -= 1
         return Resolution(key=next(iter(open_steps)), outcome="completed", value=encode_result(1))
+
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        return ()
 
     def record_step(
         self, now: datetime, consumed: tuple[Resolution, ...], result: InlineResult

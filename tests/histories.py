@@ -41,6 +41,7 @@ class Evidence(StrEnum):
     RUNS = "a completed job ran, and what ran had a token"
     EXPIRED = "no job expires before its time"
     EXCLUSIVE = "two jobs of an exclusive queue never run at a time"
+    OUTCOME = "a workflow ends as its program says"
     VERSION = "all events are of this version"
 
 

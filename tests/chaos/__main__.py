@@ -1,11 +1,12 @@
 """Long chaos: an installation under load and seeded faults, many times.
 
 Two hosts with an executor and three workers each, two orchestrators, a broker; jobs of all kinds,
-an exclusive queue and a batch. Each run prints its faults and a verdict. It is good if each
-acknowledged job ended exactly once, no rule of the event log was broken, the installation was whole
-again after each fault without a person, no service ended by itself, and nothing was left behind. If
-the recorder missed an event, the run is not judged and counts apart. Of a run that is not good, the
-command that repeats it is printed and its logs are kept.
+an exclusive queue, a batch and random workflows. Each run prints its faults and a verdict. It is
+good if each acknowledged job ended exactly once and each workflow as its program says, no rule of
+the event log was broken, the installation was whole again after each fault without a person, no
+service ended by itself, and nothing was left behind. If the recorder missed an event, the run is
+not judged and counts apart. Of a run that is not good, the command that repeats it is printed and
+its logs are kept.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def one(seed: int, options: argparse.Namespace) -> Verdict:
     spread = {"always": True, "never": False, "some": seed % 3 == 0}
     namespaces = spread[options.namespaces]
     while True:
-        plan = draw(seed, kinds, options.jobs, options.count, namespaces)
+        plan = draw(seed, kinds, options.jobs, options.count, namespaces, options.workflows)
         try:
             with temporary_dir() as folder:
                 verdict = asyncio.run(run(plan, folder))
@@ -80,6 +81,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--beside", type=int, default=1, help="so many runs at a time: %(default)s")
     parser.add_argument("--jobs", type=int, default=400, help="a run: %(default)s by default")
     parser.add_argument("--count", type=int, default=12, help="of faults a run: %(default)s")
+    parser.add_argument("--workflows", type=int, default=10, help="random ones a run: %(default)s")
     parser.add_argument(
         "--faults",
         type=_kinds,
@@ -186,6 +188,7 @@ def words_of(options: argparse.Namespace) -> list[str]:
     """The command line of one run with these options, without its seed."""
     return [
         *("--runs", "1", "--jobs", str(options.jobs), "--count", str(options.count)),
+        *("--workflows", str(options.workflows)),
         *("--namespaces", options.namespaces, "--faults", ",".join(options.faults)),
     ]
 

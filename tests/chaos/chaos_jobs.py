@@ -6,11 +6,13 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.histories import Run
 from tests.holding import hold_interpreter
+from tests.programs import program as programs
 
-from penstock.jobs import Context, job
+from penstock.jobs import Call, Context, WorkflowContext, job, workflow
 
 QUEUE, VAULT = "work", "vault"
 _STEP_SECONDS = 0.005
@@ -86,3 +88,31 @@ def occupy(context: Context, witness: str, seconds: float, stubborn: bool) -> No
         except BaseException:
             if not stubborn:
                 raise
+
+
+@job(queue=QUEUE, tries=2, backoff=_SOON)
+def leaf(context: Context, witness: str, number: int, seconds: float, failures: int) -> int:
+    """A job of a random workflow."""
+    mark(context, witness)
+    time.sleep(seconds)
+    if context.attempt <= failures:
+        raise RuntimeError(f"attempt {context.attempt}")
+    return number
+
+
+@workflow(queue=QUEUE)
+async def follow(ctx: WorkflowContext, witness: str, program: Any) -> Any:
+    """Runs a random program, see `tests.programs`."""
+
+    def call(run: programs.Run) -> Call:
+        return leaf(witness, run.number, run.seconds, run.failures)
+
+    def is_mended(workflow_id: str) -> bool:
+        return mended_file(Path(witness), workflow_id).exists()
+
+    return await programs.interpret(ctx, programs.read(program), call, is_mended)
+
+
+def mended_file(witness: Path, workflow_id: str) -> Path:
+    """Is there once the code of a workflow no longer breaks."""
+    return witness.with_name(f"mended-{workflow_id}")

@@ -78,6 +78,7 @@ class Plan(msgspec.Struct, frozen=True):
     Attributes:
         seed: of everything that is left to chance. kinds: what the faults were drawn from.
         jobs: how many are dispatched. faults: by the number of jobs after which they happen.
+        workflows: random ones, beside the jobs.
     """
 
     seed: int
@@ -85,11 +86,13 @@ class Plan(msgspec.Struct, frozen=True):
     jobs: int
     faults: tuple[Fault, ...]
     namespaces: bool = False
+    workflows: int = 0
 
     def __str__(self) -> str:
         where = ", hosts in namespaces" if self.namespaces else ""
         faults = " ".join(map(str, self.faults))
-        return f"seed {self.seed}, {self.jobs} jobs{where}: {faults}"
+        workflows = f", {self.workflows} workflows" if self.workflows else ""
+        return f"seed {self.seed}, {self.jobs} jobs{workflows}{where}: {faults}"
 
     def has(self, *kinds: Kind) -> bool:
         """Whether a fault of one of these kinds happens."""
@@ -102,7 +105,7 @@ class Plan(msgspec.Struct, frozen=True):
         where = "always" if self.namespaces else "never"
         return (
             f"python -m tests.chaos --runs 1 --seed {self.seed} --jobs {self.jobs} "
-            f"--count {len(self.faults)} --namespaces {where}{kinds}"
+            f"--count {len(self.faults)} --workflows {self.workflows} --namespaces {where}{kinds}"
         )
 
 
@@ -112,6 +115,7 @@ def draw(
     jobs: int = 300,
     faults: int = 8,
     namespaces: bool = False,
+    workflows: int = 0,
 ) -> Plan:
     """The plan of a seed: the same for the same arguments, everywhere."""
     chance = random.Random(seed)
@@ -120,7 +124,7 @@ def draw(
         for _ in range(faults)
     )
     happen = tuple(Fault(kind, after, pick) for after, kind, pick in drawn)
-    return Plan(seed, tuple(kinds), jobs, happen, namespaces)
+    return Plan(seed, tuple(kinds), jobs, happen, namespaces, workflows)
 
 
 def choose(among: Sequence[T], pick: float) -> T:

@@ -22,6 +22,7 @@ from tests.chaos.plan import Kind, Plan
 from tests.chaos.recovery import RECOVERY_SECONDS
 from tests.chaos.site import FORGED, Parts, Site, site
 from tests.chaos.storage import LOG_BYTES
+from tests.chaos.workflow_load import misled, run_workflows
 from tests.histories import (
     Breach,
     Rule,
@@ -146,13 +147,17 @@ async def _run(plan: Plan, folder: Path) -> Verdict:
             await asyncio.gather(
                 befall(installation, plan),
                 dispatch_all(installation, plan.seed, plan.jobs - BATCH_JOBS),
+                run_workflows(
+                    installation, plan.seed, plan.workflows, breaks=not plan.has(Kind.FORGE)
+                ),
             )
             await _settled(installation)
-        except (AssertionError, BusError, NotFound) as error:
+        except (AssertionError, BusError, NotFound, TimeoutError) as error:
             hung = f"it came to a stop: {error!r}; queues: {await _queues(installation)}"
         breaches: list[Breach] = []
         try:
             breaches = await _patiently(lambda: _breaches(installation))
+            breaches += misled(installation, may_be_cancelled=plan.has(Kind.CANCEL))
             if not plan.has(Kind.FORGE):  # else the log holds what breaks the rules
                 bus, subjects = installation.bus, installation.subjects
                 breaches += await _patiently(lambda: verified(bus, subjects))
@@ -279,7 +284,7 @@ async def _breaches(installation: Site) -> list[Breach]:
         *broken(histories),
         *unended(histories, {*installation.acknowledged, *histories}),
         *(() if installation.turned_over else unread(histories, counted)),
-        *unwitnessed(histories, witnessed, histories),
+        *unwitnessed(histories, witnessed, histories.keys() - installation.stories.keys()),
         *expired(histories),
         *overlapping(run for run in witnessed if run.job_id in in_vault),
         *miscounts,

@@ -19,6 +19,8 @@ from tests.chaos.links import Link
 from tests.histories import Entry
 from tests.integration import orchestrating
 from tests.integration.guarded import GuardedBroker
+from tests.programs.model import Expected
+from tests.programs.program import Story
 from tests.waiting import eventually
 
 from penstock.bus.nats import NatsBus, connect
@@ -110,6 +112,7 @@ class Site:
         buses: a connection for each role of `HARNESS`.
         histories: what was recorded of each job, as it was stored; the log may discard it later.
         batches: counts of each batch that has ended.
+        stories: what each workflow does, and how it must end.
         recorded: the sequence of the last event in it.
         recoveries: for each fault of the whole installation, how long until jobs ended again.
         turned_over: whether the log has discarded what it held.
@@ -129,6 +132,7 @@ class Site:
         self.ended: set[str] = set()
         self.histories: dict[str, list[Entry]] = {}
         self.batches: dict[str, Counts] = {}
+        self.stories: dict[str, tuple[Story, Expected]] = {}
         self.recoveries: list[tuple[str, float]] = []
         self.recovered = self.refused = self.recorded = 0
         self.turned_over = False

@@ -38,7 +38,7 @@ def folder() -> Iterator[Path]:
 @pytest.mark.parametrize(
     "plan",
     [
-        draw(4, ANYWHERE, 160),
+        draw(4, ANYWHERE, 160, workflows=12),
         draw(2, DISKS, 120, 3),
         draw(2, STRANGERS, 100, 3),
         draw(4, [Kind.CUT_HOST, Kind.KILL_WORKER, Kind.STOP_WORKER], 120, 3, namespaces=True),
@@ -69,9 +69,11 @@ def test_a_seed_is_a_plan() -> None:
 
 
 def test_the_command_that_repeats_a_run_draws_the_same_plan() -> None:
-    for plan in (draw(7), draw(9, [Kind.FORGE, Kind.CANCEL], 80, 3, namespaces=True)):
+    strangers = draw(9, [Kind.FORGE, Kind.CANCEL], 80, 3, namespaces=True, workflows=4)
+    for plan in (draw(7), strangers):
         options = arguments(plan.again.split()[3:])
-        again = draw(options.seed, options.faults, options.jobs, options.count, plan.namespaces)
+        size = options.jobs, options.count, plan.namespaces, options.workflows
+        again = draw(options.seed, options.faults, *size)
         assert again == plan
         assert options.namespaces == ("always" if plan.namespaces else "never")
 
@@ -80,7 +82,7 @@ def test_a_run_beside_others_has_their_options() -> None:
     options = arguments(["--jobs", "80", "--count", "3", "--faults", "forge", "--beside", "2"])
     again = arguments([*words_of(options), "--seed", "7"])
     assert (again.runs, again.seed, again.beside) == (1, 7, 1)
-    for name in ("jobs", "count", "faults", "namespaces"):
+    for name in ("jobs", "count", "faults", "namespaces", "workflows"):
         assert getattr(again, name) == getattr(options, name)
 
 

@@ -26,7 +26,7 @@ from tests.waiting import eventually
 from penstock.bus.nats import connect
 from penstock.cli.main import cli
 from penstock.events.subjects import Subjects
-from penstock.jobs import Client, SignalWait, Step
+from penstock.jobs import Client, NamedWorkflow, SignalWait, Step
 
 JOBS = "tests.integration.sample_jobs"
 WORKFLOWS = "tests.integration.workflow_jobs"
@@ -41,6 +41,8 @@ VERBS: dict[str, tuple[str, ...]] = {
     "batch cancel {batch_held}": DISPATCHING,
     "graph signal {graph_waiting} go 2": DISPATCHING,
     "graph cancel {graph_held}": DISPATCHING,
+    f'graph chain \'{JOBS}.note {{{{"diary": "{{diary}}", "name": "cli"}}}}\'': DISPATCHING,
+    "graph run {definition} --no-wait": DISPATCHING,
     "pool ls": OPERATING,
     "pool hold work --at-least 0 --for 5m": OPERATING,
     "pool release work": OPERATING,
@@ -85,6 +87,8 @@ VERBS: dict[str, tuple[str, ...]] = {
     "workflow show {workflow}": ALL,
     "workflow why {workflow}": ALL,
     "workflow signal {workflow} go 2": DISPATCHING,
+    f"workflow replay --function {WORKFLOWS}.linger": ALL,
+    "workflow fix {blocked} --accept": OPERATING,
     "workflow cancel {workflow}": DISPATCHING,
     "workflow check {definition}": ALL,
     "workflow define {definition}": OPERATING,
@@ -199,6 +203,12 @@ async def _made(site: Site, folder: Path, role: str) -> dict[str, str]:
         for name in ("graph", "graph_failed"):
             await client.graphs.wait(ids[name], 60)
         ids["workflow"] = await client.dispatch(linger(number=1))
+        ids["blocked"] = await client.dispatch(NamedWorkflow("gone.fulfil", queue="work")())
+
+        async def is_blocked() -> bool:
+            return bool((await client.workflows.get(ids["blocked"])).blocked)
+
+        await eventually(is_blocked, 60, "a workflow whose code is missing")
         ids["batch_held"] = await client.batches.create([held])
         ids["graph_held"] = await client.graphs.chain([held])
         ids["graph_waiting"] = await client.graphs.dispatch({"go": Step(wait=SignalWait())})

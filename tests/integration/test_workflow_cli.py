@@ -11,7 +11,7 @@ from tests.integration.crew import Crew
 from tests.integration.shell import Shell, shell_of
 from tests.integration.workflow_jobs import double, linger
 
-from penstock.jobs import Step
+from penstock.jobs import NamedWorkflow, Step
 from penstock.jobs.lifecycle import State
 from penstock.runtime.children import Child
 
@@ -115,3 +115,36 @@ async def test_what_is_no_workflow_is_refused(crew: Crew, shell: Shell) -> None:
     plain = await shell.asked_json(*submit, "-a", "number=1", "--delay", "1h")
     for verb in ("why", "wait"):
         assert "is no workflow" in await shell.asked("workflow", verb, plain["id"], code=1)
+
+
+@KNOWN
+async def test_a_blocked_workflow_is_explained_and_fixed(crew: Crew, shell: Shell) -> None:
+    crew.hire()
+    missing = NamedWorkflow(f"{WORKFLOWS}.gone", queue="work")
+    blocked = await crew.client.dispatch(missing(number=1))
+    await crew.reached(blocked, State.SUSPENDED, WITHIN)
+    [row] = await shell.asked_json("workflow", "ls", "--state", "blocked")
+    assert (row["id"], row["state"]) == (blocked, "blocked")
+    why = await shell.asked("workflow", "why", blocked)
+    assert "no job is called" in why and f"'penstock workflow fix {blocked} --help'" in why
+    fixed = await shell.asked("workflow", "fix", blocked[:-4], "--accept", "--reason", "tried")
+    assert "is offered to a worker" in fixed
+    await crew.reached(blocked, State.SUSPENDED, WITHIN)
+    assert "what was recorded is accepted: tried" in await shell.asked("job", "show", blocked)
+    for wrong in ((), ("--accept", "--version", "2"), ("--version", "0"), ("--version", "x")):
+        await shell.asked("workflow", "fix", blocked, *wrong, code=2)
+    unknown = await shell.asked("workflow", "fix", blocked, "--forget", "charge", code=1)
+    assert "has recorded no step 'charge'" in unknown
+
+    waits = await crew.client.dispatch(linger(number=1))
+    await crew.reached(waits, State.SUSPENDED, WITHIN)
+    refused = await shell.asked("workflow", "fix", waits, "--accept", code=1)
+    assert "is not blocked but suspended" in refused
+
+
+async def test_without_code_there_is_nothing_to_replay(shell: Shell) -> None:
+    assert "jobs.modules names no modules" in await shell.asked("workflow", "replay", code=2)
+    settings = shell.folder / "penstock.toml"
+    settings.write_text(f'{settings.read_text()}[jobs]\nmodules = ["no.such.module"]\n')
+    assert "can be imported" in await shell.asked("workflow", "replay", code=2)
+    assert "since" in await shell.asked("workflow", "replay", "--since", "x", code=2)

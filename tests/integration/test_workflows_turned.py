@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.buses import both, on_both
-from tests.integration.turned_workflows import asleep, collected, drained, needs_mending, patient
+from tests.integration.turned_workflows import (
+    asleep,
+    collected,
+    drained,
+    mapped,
+    needs_mending,
+    patient,
+)
 from tests.integration.turning import WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -15,6 +23,7 @@ from tests.waiting import eventually
 from penstock.events.job import JobCarried
 from penstock.events.workflow import MemoCarried
 from penstock.jobs import derived_ids
+from penstock.jobs.errors import NotFound
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
 
@@ -172,3 +181,24 @@ async def test_a_memo_in_parts_is_given_only_whole(stage: Stage) -> None:
                 await stage.turn_over()
         after = (await stage.client.job(name)).record.workflow
     assert before is not None and before == after
+
+
+async def test_a_batch_that_ended_a_log_ago_is_still_the_result_of_its_step(
+    stage: Stage, diary: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    async with stage.worker(), stage.worker(), stage.orchestrator():
+        name = await stage.client.dispatch(mapped(diary=diary, gate=str(gate)))
+        batch_id = derived_ids.step_id(name, 0)
+
+        async def has_ended() -> bool:
+            with suppress(NotFound):
+                return (await stage.client.batches.show(batch_id)).state.ended
+            return False
+
+        await eventually(has_ended, WITHIN, "the end of the batch")
+        for _ in range(2):
+            await stage.turn_over()
+        gate.touch()
+        assert (await stage.client.wait(name, WITHIN)).result == 3
+    assert lines(diary) == ["held", "member 0", "member 1", "member 2"]

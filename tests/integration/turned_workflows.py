@@ -80,3 +80,13 @@ async def collected(ctx: WorkflowContext, pages: int, size: int) -> list[str]:
     taken = [await ctx.step("page", page, number, size) for number in range(pages)]
     await ctx.wait_signal("go", int)
     return [text[0] for text in taken if len(text) == size]
+
+
+@workflow(queue=_QUEUE)
+async def mapped(ctx: WorkflowContext, diary: str, gate: str) -> int:
+    """A batch ends long before the job beside it."""
+    batch, _ = await ctx.gather(
+        ctx.map(note(diary=diary, line=f"member {number}") for number in range(3)),
+        hold(diary=diary, line="held", gate=gate),
+    )
+    return int(batch.completed)

@@ -40,24 +40,32 @@ class Drawing:
         self._chance = chance
         self._jobs, self._inlines = count(), count()
 
-    def program(self, depth: int = _DEPTH) -> Program:
+    def program(self, depth: int = _DEPTH, breaks: bool = True) -> Program:
+        """A part of it.
+
+        Args:
+            depth: of the tree below.
+            breaks: whether it may hold a `Break`. Where others are awaited first (``drain``), the
+                mended code would not fit what was recorded meanwhile.
+        """
         chance = self._chance
         if depth == 0 or (depth < _DEPTH and chance.random() < 0.4):
-            return self._leaf()
+            return self._leaf(breaks)
         kind = chance.choices(["sequence", "gather", "race", "catch"], [4, 4, 2, 2])[0]
         if kind == "catch":
-            return Catch(self.program(depth - 1))
+            return Catch(self.program(depth - 1, breaks))
+        drain = kind == "gather" and chance.random() < 0.5
         least = 0 if kind == "gather" and chance.random() < 0.1 else 1
-        parts = tuple(self.program(depth - 1) for _ in range(chance.randint(least, 3)))
+        breaks = breaks and not drain
+        parts = tuple(self.program(depth - 1, breaks) for _ in range(chance.randint(least, 3)))
         if kind == "gather":
-            return Gather(parts, chance.random() < 0.5)
+            return Gather(parts, drain)
         return Race(parts) if kind == "race" else Sequence(parts)
 
-    def _leaf(self) -> Program:
+    def _leaf(self, breaks: bool) -> Program:
         chance = self._chance
-        kind = chance.choices(
-            ["run", "inline", "sleep", "wait", "raise", "break"], [10, 4, 3, 3, 0.3, 0.5]
-        )[0]
+        kinds = ["run", "inline", "sleep", "wait", "raise", "break"]
+        kind = chance.choices(kinds, [10, 4, 3, 3, 0.3, 0.5 * breaks])[0]
         match kind:
             case "run" if (number := next(self._jobs)) < MAX_JOBS:
                 return Run(number, self.seconds(), chance.choices([0, 1, 2], [8, 1, 1])[0])

@@ -29,7 +29,9 @@ from tests.programs.program import (
 
 APART_SECONDS = 3600.0
 """Two moments of a program that lie closer together may change places after a crash."""
-_SETTLES = 40
+_MOMENT_SECONDS = 1e-6
+_MOMENTS = 20
+"""Joins inside of a join may end at the same moment: it looks so many times later than they."""
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -64,7 +66,7 @@ class _Loop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.seconds = 0.0
-        self._clock_resolution = 0.001  # beyond 10^7 s, a nanosecond more is the same number
+        self._clock_resolution = 1e-7  # beyond 10^7 s, a nanosecond more is the same number
 
     def time(self) -> float:
         return self.seconds
@@ -150,7 +152,7 @@ class _Model:
                 return []
             when = asyncio.ALL_COMPLETED if drain else asyncio.FIRST_EXCEPTION
             await asyncio.wait(tasks, return_when=when)
-            ended = await self._settled(tasks)
+            ended = await self._settled(tasks, parts)
             errors = [task.exception() for task in tasks if task in ended and task.exception()]
             raised = any(isinstance(error, _Raised) for error in errors)
             if raised and any(isinstance(error, _Failed) for error in errors):
@@ -167,17 +169,18 @@ class _Model:
         tasks = [asyncio.create_task(self._run(part)) for part in parts]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            ended = await self._settled(tasks)
+            ended = await self._settled(tasks, parts)
             if len(ended) > 1:
                 raise Undetermined
             return next(iter(ended)).result()
         finally:
             await _end(tasks)
 
-    async def _settled(self, tasks: Iterable[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+    async def _settled(
+        self, tasks: Iterable[asyncio.Task[Any]], parts: tuple[Program, ...]
+    ) -> set[asyncio.Task[Any]]:
         """Those that have ended when all that happens at this moment has happened."""
-        for _ in range(_SETTLES):
-            await asyncio.sleep(0)
+        await asyncio.sleep(_MOMENT_SECONDS * _MOMENTS ** max(map(_height, parts)))
         return {task for task in tasks if task.done()}
 
     # --- signals ----------------------------------------------------------------------------------
@@ -206,18 +209,41 @@ class _Model:
             raise _Failed("TimeoutError") from None
 
 
+def _height(program: Program) -> int:
+    """How many joins lie in each other."""
+    match program:
+        case Gather(parts) | Race(parts):
+            return 1 + max(map(_height, parts), default=0)
+        case Sequence(parts):
+            return max(map(_height, parts))
+        case Catch(part):
+            return _height(part)
+        case _:
+            return 0
+
+
 async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def outcome(story: Story) -> Expected:
+    """How a story ends, however close together its moments lie. Raises Undetermined."""
+    return _play(story)[0]
+
+
 def expected(story: Story) -> Expected:
     """How a story ends. Raises Undetermined."""
-    with asyncio.Runner(loop_factory=_Loop) as runner:
-        model = _Model(story)
-        end = runner.run(model.outcome())
-    moments = sorted(moment for moment in model.moments if moment <= end.at + APART_SECONDS)
+    end, moments = _play(story)
     if any(later - earlier < APART_SECONDS for earlier, later in pairwise(moments)):
         raise Undetermined
     return end
+
+
+def _play(story: Story) -> tuple[Expected, list[float]]:
+    """How it ends, and the moments that it was made of."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        model = _Model(story)
+        end = runner.run(model.outcome())
+    return end, sorted(moment for moment in model.moments if moment <= end.at + APART_SECONDS)

@@ -143,7 +143,7 @@ class Play:
             self._looks = [system.clock + seconds for seconds in _RECOVERS_WITHIN]
         with suppress(NotFound):
             view = await system.client.job(WORKFLOW)
-            is_broken = view.error is not None and "until it is mended" in view.error.message
+            is_broken = view.error is not None and programs.UNMENDED in view.error.message
             if view.state is State.DEAD and is_broken:
                 programs.mended.add(WORKFLOW)
                 await system.client.retry(WORKFLOW)

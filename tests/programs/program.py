@@ -19,6 +19,8 @@ from penstock.jobs.workflows.coded.context import WorkflowContext
 MAX_JOBS = 12
 """Jobs of one program."""
 FLOWS = "flows"
+UNMENDED = "until it is mended"
+"""The error of a `Break`."""
 SIGNALS = ("go", "stop")
 
 
@@ -161,14 +163,22 @@ def leaf_job(run: Run) -> Call:
 @workflow(queue=FLOWS, name="tests.programs.follow", tries=2, backoff=[0.05])
 async def follow(ctx: WorkflowContext, program: Any) -> Any:
     """Runs a program."""
-    return await interpret(ctx, read(program), leaf_job)
+    return await interpret(ctx, read(program), leaf_job, mended.__contains__)
 
 
-async def interpret(ctx: WorkflowContext, program: Program, call: Callable[[Run], Call]) -> Any:
+async def interpret(
+    ctx: WorkflowContext,
+    program: Program,
+    call: Callable[[Run], Call],
+    is_mended: Callable[[str], bool],
+) -> Any:
     """A program as the code of a workflow.
 
     Args:
+        ctx: of the workflow.
+        program: what it does.
         call: makes the call of a job.
+        is_mended: whether the code of a workflow no longer breaks, by its id.
     """
     match program:
         case Run():
@@ -184,19 +194,19 @@ async def interpret(ctx: WorkflowContext, program: Program, call: Callable[[Run]
         case Raise():
             raise Broken("raised")
         case Break():
-            if ctx.workflow_id not in mended:
-                raise Broken("until it is mended")
+            if not is_mended(ctx.workflow_id):
+                raise Broken(UNMENDED)
             return "mended"
         case Sequence(parts):
-            return [await interpret(ctx, part, call) for part in parts]
+            return [await interpret(ctx, part, call, is_mended) for part in parts]
         case Gather(parts, drain):
-            of_parts = [interpret(ctx, part, call) for part in parts]
+            of_parts = [interpret(ctx, part, call, is_mended) for part in parts]
             return await ctx.gather(*of_parts, on_failure="drain" if drain else "cancel")
         case Race(parts):
-            return await ctx.race(*[interpret(ctx, part, call) for part in parts])
+            return await ctx.race(*[interpret(ctx, part, call, is_mended) for part in parts])
         case Catch(part):
             try:
-                return await interpret(ctx, part, call)
+                return await interpret(ctx, part, call, is_mended)
             except (StepFailed, TimeoutError) as error:
                 return f"caught {type(error).__name__}"
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
+
+from tests.named_tests import missing_tests, named_tests, rows
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")
-FILES = {path.name: path for path in (ROOT / "tests").rglob("test_*.py")}
-NAMED = re.findall(r"`(?:tests/\S*/)?(test_\w+\.py)(?:::(\w+))?`", PAGE)
 
 
 def test_each_test_that_the_page_names_exists() -> None:
-    assert len(NAMED) > 20
-    for file, name in NAMED:
-        assert file in FILES, file
-        if name:
-            assert re.search(rf"def {name}\(", FILES[file].read_text("utf-8")), f"{file}::{name}"
+    assert len(named_tests(PAGE)) > 20
+    assert list(missing_tests(PAGE)) == []
 
 
 def test_file_names_are_unique_so_that_a_name_is_enough() -> None:
@@ -25,11 +21,8 @@ def test_file_names_are_unique_so_that_a_name_is_enough() -> None:
 
 
 def test_each_attack_names_the_test_that_shows_what_happens() -> None:
-    section = PAGE.partition("## Attacks and what stops them")[2].partition("\n## ")[0]
-    rows = [row for row in section.splitlines() if row.startswith("| ")][1:]
-    rows = [row for row in rows if not row.startswith("| ---")]
-    assert len(rows) >= 15
-    for row in rows:
-        cells = re.split(r"(?<!\\)\|", row.strip("|"))
-        assert len(cells) == 4, row
-        assert re.search(r"`test_\w+\.py", cells[3]), row
+    attacks = rows(PAGE, "## Attacks and what stops them")
+    assert len(attacks) >= 15
+    for cells in attacks:
+        assert len(cells) == 4, cells
+        assert named_tests(cells[3]), cells

@@ -14,7 +14,7 @@ WRONG = {
     "missing argument": (["job", "show"], "Missing argument 'ID'"),
     "id with a dot": (["job", "show", "a.b"], "'a.b' is not allowed"),
     "id with a wildcard": (["job", "cancel", "*"], "'*' is not allowed"),
-    "id that is too long": (["job", "retry", "x" * 65], "is not allowed"),
+    "id that is too long": (["job", "retry", "x" * 129], "is not allowed"),
     "neither id nor all": (["dead", "retry"], "either a job ID or --all"),
     "both id and all": (["dead", "delete", ID, "--all"], "either a job ID or --all"),
     "filter without all": (["dead", "retry", ID, "--queue", "q"], "filters go with --all"),

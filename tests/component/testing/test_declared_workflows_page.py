@@ -59,10 +59,22 @@ def alarm() -> None:
     RAN.append("alarm")
 
 
+@job(name="shop.sum", queue="orders")
+def sum_up(ledger: str) -> dict[str, int]:
+    RAN.append(f"sum {ledger}")
+    return {"total": 7}
+
+
+@job(name="shop.report", queue="orders")
+def report(total: int) -> None:
+    RAN.append(f"report {total}")
+
+
 @pytest.fixture(autouse=True)
 def known() -> Iterator[None]:
     RAN.clear()
-    kinds = {kind.name: kind for kind in (check, review, charge, send_invoice, refund, ship, alarm)}
+    functions = (check, review, charge, send_invoice, refund, ship, alarm, sum_up, report)
+    kinds = {kind.name: kind for kind in functions}
     registry.REGISTRY.update(kinds)
     yield
     for name in kinds:
@@ -121,6 +133,19 @@ async def test_a_payment_is_waited_for_and_what_is_not_paid_is_written_off() -> 
         await bench.advance(3_601)
         await bench.run_pending()
         assert (await graphs.show(graph)).state is GraphState.COMPLETED
+
+
+async def test_a_workflow_in_a_workflow_returns_its_result() -> None:
+    month, closing = (
+        from_toml(text) for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[2:]
+    )
+    bench = Bench()
+    await bench.client.definitions.define(closing)
+    await bench.client.definitions.define(month)
+    graph = await bench.client.definitions.run("month")
+    await bench.run_pending()
+    assert (await bench.client.graphs.show(graph)).state is GraphState.COMPLETED
+    assert RAN == ["sum main", "report 7"]
 
 
 def test_the_page_names_what_the_command_prints() -> None:

@@ -8,25 +8,40 @@ import pytest
 
 from penstock.config import Settings
 from penstock.config.load import check
-from penstock.jobs import Context, JobRefused, NotFound, Step, awaiting, job, registry
+from penstock.jobs import (
+    Context,
+    JobRefused,
+    NotFound,
+    Step,
+    WorkflowContext,
+    awaiting,
+    job,
+    registry,
+    workflow,
+)
 from penstock.jobs.errors import BadTime
 from penstock.jobs.lifecycle import State
+from penstock.jobs.workflows.declared import reading
 from penstock.testing import Bench
 
-PLACES: list[tuple[str, str, int]] = []
+PLACES: list[tuple[str, str, str, int]] = []
+
+
+def note_place(context: Context) -> None:
+    place = context.graph
+    assert place is not None
+    PLACES.append((place.id, place.name, place.step, place.index))
 
 
 @job(queue="orders", tags=["own"])
 def extract(context: Context) -> int:
-    assert context.graph is not None
-    PLACES.append((context.graph.id, context.graph.step, context.graph.index))
+    note_place(context)
     return 3
 
 
 @job(queue="orders")
 def load(context: Context, rows: int) -> int:
-    assert context.graph is not None
-    PLACES.append((context.graph.id, context.graph.step, context.graph.index))
+    note_place(context)
     return rows
 
 
@@ -35,10 +50,15 @@ def alone(context: Context) -> bool:
     return context.graph is None
 
 
+@workflow(queue="orders")
+async def coded(ctx: WorkflowContext, rows: int) -> int:
+    return await ctx.run(load(rows=rows))
+
+
 @pytest.fixture(autouse=True)
 def known() -> Iterator[None]:
     PLACES.clear()
-    registry.REGISTRY.update({kind.name: kind for kind in (extract, load, alone)})
+    registry.REGISTRY.update({kind.name: kind for kind in (extract, load, alone, coded)})
     yield
 
 
@@ -53,6 +73,7 @@ async def test_terms_of_the_whole_and_of_a_step(penstock: Bench) -> None:
         [extract(), Step(awaiting(load, "rows"), queue="quick", priority="low", tags=["late"])],
         priority="high",
         tags=["nightly"],
+        title="nightly load",
     )
     await penstock.run_pending()
     first = (await penstock.client.graphs.step(graph, "1 extract")).record
@@ -60,7 +81,21 @@ async def test_terms_of_the_whole_and_of_a_step(penstock: Bench) -> None:
     assert (first.queue, first.tags) == ("orders--high", ("own", "nightly"))
     assert (second.queue, second.tags) == ("quick--low", ("nightly", "late"))
     assert (first.state, second.state) == (State.COMPLETED, State.COMPLETED)
-    assert [(graph, "1 extract", 0), (graph, "2 load", 1)] == PLACES
+    name = "nightly load"
+    assert [(graph, name, "1 extract", 0), (graph, name, "2 load", 1)] == PLACES
+
+
+async def test_a_step_of_a_definition_or_a_coded_workflow_knows_its_place(penstock: Bench) -> None:
+    steps = [{"name": "get", "function": extract.name, "queue": "orders"}]
+    graph = await penstock.client.definitions.run(
+        reading.from_values({"name": "orders", "steps": steps})
+    )
+    workflow_id = await penstock.client.dispatch(coded(rows=2))
+    await penstock.run_pending()
+    assert [
+        (graph, "orders", "get", 0),
+        (workflow_id, coded.name, load.name.rpartition(".")[2], 0),
+    ] == sorted(PLACES, key=lambda place: place[2])
 
 
 async def test_a_job_of_its_own_is_in_no_graph(penstock: Bench) -> None:

@@ -6,14 +6,12 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.waiting import eventually
 
-from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.job import JobStarted
 from penstock.events.subjects import BadName
@@ -383,9 +381,21 @@ async def stuck(ctx: WorkflowContext) -> str:
     return str(receipt)
 
 
-@pytest.mark.parametrize("what", [reminded(), 5])
-async def test_what_cannot_be_a_step_is_refused(penstock: Bench, what: Any) -> None:
-    STEPS[:] = [what]
+@job(queue="cards", encrypted=True)
+def sealed(order: int) -> None: ...
+
+
+async def test_an_encrypted_step_blocks_a_workflow_whose_worker_has_no_key(penstock: Bench) -> None:
+    STEPS[:] = [sealed(order=1)]
+    workflow_id = await penstock.client.dispatch(runs_anything())
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id)
+    assert view.state is State.SUSPENDED
+    assert "encryption.key_file names no keys" in view.blocked
+
+
+async def test_what_cannot_be_a_step_is_refused(penstock: Bench) -> None:
+    STEPS[:] = [5]
     workflow_id = await penstock.client.dispatch(runs_anything())
     await penstock.run_pending()
     error = (await penstock.client.job(workflow_id)).error
@@ -418,15 +428,6 @@ def test_what_a_workflow_recorded_is_shown_without_its_bytes() -> None:
     assert "7 bytes" in shown
 
 
-async def test_a_workflow_that_would_be_encrypted_is_refused(tmp_path: Path) -> None:
-    key_file = tmp_path / "keys"
-    key_file.write_text(f"first {b64encode(bytes(32)).decode()}\n")
-    key_file.chmod(0o600)
-    penstock = Bench(check({"encryption": {"key_file": str(key_file), "every_job": True}}))
-    with pytest.raises(JobRefused, match="cannot be encrypted yet"):
-        await penstock.client.dispatch(reminded())
-
-
 async def test_a_signal_to_another_kind_of_job_is_refused(penstock: Bench) -> None:
     job_id = await penstock.client.dispatch(charge(order=1))
     with pytest.raises(JobRefused, match="is no workflow"):
@@ -452,3 +453,45 @@ def test_a_workflow_is_an_async_function() -> None:
     with pytest.raises(TypeError, match="async def"):
         workflow(name="tests.plain")(plain)  # type: ignore[arg-type]
     assert "tests.plain" not in registry.REGISTRY
+
+
+@job(result_expires_seconds=60)
+def forgetful() -> str:
+    return "forgotten"
+
+
+@job(store_result=False)
+def silent() -> str:
+    return "not stored"
+
+
+@workflow(tries=1)
+async def late(ctx: WorkflowContext) -> list[Any]:
+    return list(await ctx.gather(forgetful(), silent(), ctx.sleep(3600)))
+
+
+async def test_a_result_that_expired_before_it_was_taken_note_of_is_an_error_at_its_await(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(late())
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    await penstock.run_pending()
+    view = await penstock.client.job(workflow_id)
+    assert view.error is not None
+    assert "its result was stored until" in view.error.message
+    assert view.error.kind.endswith(StepFailed.__name__)
+
+
+@workflow()
+async def in_time(ctx: WorkflowContext) -> list[Any]:
+    return list(await ctx.gather(forgetful(), silent()))
+
+
+async def test_a_result_is_taken_note_of_before_it_expires_and_none_is_none(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(in_time())
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    assert (await penstock.client.job(workflow_id)).result == ["forgotten", None]

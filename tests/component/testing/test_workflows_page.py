@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from penstock.bus.protocol import broker_time
-from penstock.cli.jobs.workflow import workflow
-from penstock.cli.jobs.workflow_text import tree
-from penstock.jobs import State, registry
+from penstock.cli.jobs.workflow import workflow as workflow_group
+from penstock.cli.jobs.workflow_tree import tree
+from penstock.jobs import State, WorkflowContext, job, registry, workflow
 from penstock.telemetry import metrics
 from penstock.testing import Bench
 from penstock.views.workflow_board import workflow_detail
@@ -93,7 +93,7 @@ def test_the_commands_of_the_page_can_be_called() -> None:
     assert len(calls) == 10
     for call in calls:
         verb, *arguments = shlex.split(call.replace("…", ""))
-        command = workflow.commands[verb]
+        command = workflow_group.commands[verb]
         assert command.make_context(verb, arguments, resilient_parsing=False).params
 
 
@@ -103,3 +103,25 @@ def test_the_metrics_of_the_page_are_published() -> None:
     assert len(named) == 3
     for name, labels in named:
         assert published[name].labels == tuple(labels.split(", "))
+
+
+async def test_the_workflow_of_the_readme_runs(page: Any) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+    [code] = re.findall(r"```python\n(@workflow.*?)```", readme, re.DOTALL)
+
+    @job(name="rebuild", queue="lake")
+    def rebuild(table: str, month: str) -> None: ...
+
+    @job(name="send_report", queue="mail")
+    def send_report(month: str) -> str:
+        return f"report of {month}"
+
+    names = {"workflow": workflow, "timedelta": timedelta, "WorkflowContext": WorkflowContext}
+    exec(code, page.__dict__ | names | {"rebuild": rebuild, "send_report": send_report})
+    [close_month] = [kind for kind in registry.REGISTRY.values() if "close_month" in kind.name]
+    penstock = Bench()
+    workflow_id = await penstock.client.dispatch(close_month(month="2026-10"))
+    await penstock.run_pending()
+    await penstock.client.workflows.signal(workflow_id, "approved", True)
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == "report of 2026-10"

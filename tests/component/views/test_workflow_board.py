@@ -200,3 +200,24 @@ async def test_a_blocked_workflow_is_listed_with_the_reason(
     why = (await detail(penstock, workflow_id)).why
     assert "It is blocked" in why[0]
     assert msgspec.json.encode(await detail(penstock, workflow_id))
+
+
+@workflow(name="board.broad")
+async def broad(ctx: WorkflowContext) -> None:
+    await ctx.gather(*(reserve(item=item) for item in range(200)))
+    await ctx.wait_signal("go", str)
+
+
+async def test_of_many_steps_those_are_drawn_that_have_not_ended_and_the_rest_is_counted(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(broad())
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id, with_attempts=True)
+    detail = workflow_detail(view, broker_time(penstock.bus))
+    lines = description(detail, most=10, width=80)
+    steps = lines[lines.index("steps") + 1 : lines.index("critical path (*)")]
+    assert steps[-1].startswith("  └─ go")
+    assert sum(int(line.split()[1]) for line in steps if "… " in line and " more: " in line) == 191
+    assert all(len(line) <= 80 for line in steps)
+    assert len([line for line in description(detail) if "reserve" in line]) >= 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Union
 
 import msgspec
@@ -21,6 +22,20 @@ class Run(msgspec.Struct, frozen=True, tag=True):
     seconds: float
     value: int
     fails: bool = False
+
+
+class Undone(msgspec.Struct, frozen=True, tag=True):
+    """A job that is undone by another, of the negative of its value."""
+
+    seconds: float
+    value: int
+    fails: bool = False
+
+
+class Undo(msgspec.Struct, frozen=True, tag=True):
+    """Where the part fails, what it completed is undone. It has no value in the model."""
+
+    part: Program
 
 
 class Map(msgspec.Struct, frozen=True, tag=True):
@@ -60,7 +75,7 @@ class Catch(msgspec.Struct, frozen=True, tag=True):
     part: Program
 
 
-Program = Union[Run, Map, Inline, Sleep, Signal, Sequence, Gather, Race, Catch]  # noqa: UP007 - recursive
+Program = Union[Run, Undone, Undo, Map, Inline, Sleep, Signal, Sequence, Gather, Race, Catch]  # noqa: UP007 - recursive
 FAILURES = (StepFailed, TimeoutError)
 
 
@@ -70,6 +85,12 @@ async def interpret(ctx: WorkflowContext, program: Program) -> Any:
     match program:
         case Run():
             return await ctx.run(work(program.seconds, program.value, program.fails))
+        case Undone():
+            call = work(program.seconds, program.value, program.fails)
+            undo = partial(work, 0.5, -program.value, False)
+            return await ctx.run(call, compensate=lambda _: undo())
+        case Undo():
+            return await _undo(ctx, program.part)
         case Map():
             calls = (work(seconds, 0, fails) for seconds, fails in program.jobs)
             result = await ctx.map(calls, allowed_failures=program.allowed)
@@ -93,6 +114,14 @@ async def interpret(ctx: WorkflowContext, program: Program) -> Any:
                 return await interpret(ctx, program.part)
             except FAILURES:
                 return "caught"
+
+
+async def _undo(ctx: WorkflowContext, part: Program) -> Any:
+    try:
+        return await interpret(ctx, part)
+    except FAILURES:
+        await ctx.compensate()
+        return "undone"
 
 
 def _inline(value: int, fails: bool) -> int:
@@ -134,6 +163,8 @@ def expected(program: Program, at: float) -> tuple[float, Any]:
             if program.fails:
                 raise Failed(end)
             return end, program.value
+        case Undone() | Undo():
+            raise Undetermined
         case Map():
             return _mapped(program, at)
         case Sleep():
@@ -219,5 +250,14 @@ def _trees(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(Catch, below),
     )
 
+
+_undone = st.one_of(
+    st.builds(Undone, _seconds, st.integers(1, 1_000), st.booleans()),
+    st.builds(Undone, _seconds, st.integers(1, 1_000)),
+    st.builds(Sleep, _seconds),
+)
+undone_programs: st.SearchStrategy[Any] = st.builds(
+    Undo, st.recursive(_undone, _trees, max_leaves=8)
+)
 
 programs: st.SearchStrategy[Any] = st.recursive(_leaves, _trees, max_leaves=12)

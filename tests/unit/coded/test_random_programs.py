@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from tests.unit.coded import programs
 from tests.unit.coded.programs import Failed, Program, expected, interpret
 from tests.unit.coded.world import START, World
 
-from penstock.events.workflow import StepRecorded, StepsScheduled, WorkflowAdvanced
+from penstock.events.workflow import Resolution, StepRecorded, StepsScheduled, WorkflowAdvanced
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.coded import unrecorded
 from penstock.jobs.workflows.coded.unrecorded import MAX_PART_BYTES
@@ -75,6 +77,50 @@ def _steps(world: World) -> list[Any]:
     recordings = [event for _, event in world.log if isinstance(event, _RECORDINGS)]
     scheduled = [step for event in recordings for step in event.scheduled]
     return [scheduled, [event.inline for event in world.events(StepRecorded)]]
+
+
+@pytest.mark.parametrize("part_bytes", [MAX_PART_BYTES, 250])
+@settings(max_examples=80, deadline=None)
+@given(programs.undone_programs)
+def test_what_completed_is_undone_newest_first_whichever_process_crashes(
+    part_bytes: int, program: Program
+) -> None:
+    assume(_has_distinct_values(program))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(unrecorded, "MAX_PART_BYTES", part_bytes)
+        undisturbed = _ran(program)
+        if undisturbed.outcome.get("value") == "undone":
+            assert _undone(undisturbed) == _to_undo(undisturbed)
+        _crash_everywhere(program)
+
+
+def _has_distinct_values(program: Program) -> bool:
+    values = re.findall(r"value=(\d+)", repr(program))
+    return len(values) == len(set(values))
+
+
+def _to_undo(world: World) -> list[int]:
+    """Values of the steps that completed before their world began to undo, newest first."""
+    order = [
+        end for _, event in world.log if isinstance(event, _RECORDINGS) for end in event.consumed
+    ]
+    values = [_value(end) for end in order if end.outcome == "completed"]
+    return [value for value in reversed(values) if value > 0]
+
+
+def _undone(world: World) -> list[int]:
+    calls = [
+        msgspec.msgpack.decode(step.payload)
+        for _, event in world.log
+        if isinstance(event, _RECORDINGS)
+        for step in event.scheduled
+        if step.kind == "job"
+    ]
+    return [-value for _, value, _ in calls if value < 0]
+
+
+def _value(end: Resolution) -> int:
+    return int(msgspec.msgpack.decode(end.value))
 
 
 @settings(max_examples=100, deadline=None)

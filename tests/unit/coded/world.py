@@ -21,6 +21,7 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
+    RefusedSignal,
     Resolution,
     SignalReceived,
     WorkflowAdvanced,
@@ -233,6 +234,9 @@ class World:
 
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         return self._arrivals.next(open_steps, self.clock)
+
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        return self._arrivals.refused(open_steps)
 
     def record_part(self, part: Part) -> None:
         number = (self.record.workflow or memo.EMPTY).inline_steps + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -53,6 +54,16 @@ def write_json(value: Any) -> None:
     """Prints any struct, list or table as indented JSON."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     click.echo(printable_json(text))
+
+
+def terminal_width(session: Session) -> int:
+    """Characters of a line of the terminal; 0 where lines are not to be cut.
+
+    That is with ``--wide``, and where another program reads them.
+    """
+    if session.wide or not sys.stdout.isatty():
+        return 0
+    return shutil.get_terminal_size().columns
 
 
 def write_rows(

@@ -40,6 +40,8 @@ class Join(StrEnum):
     """It ends when those before it have ended."""
     BRANCH = "branch"
     """Likewise; its result is that of the one that completed."""
+    VALUES = "values"
+    """Likewise; its result is an object of what it reads."""
 
 
 OnFailure = Literal["stop", "continue"]

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from penstock.events.envelope import Event
 
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+_MAX_LENGTH = 64
+_MAX_LENGTHS = {"job": 128, "workflow": 128, "batch": 128}
+"""Ids of what belongs to a workflow begin with that of the workflow, and grow with it."""
 
 
 class BadName(ValueError):
@@ -20,9 +23,11 @@ def check_name(kind: str, name: str) -> str:
     Raises:
         BadName: says what was found and what is allowed.
     """
-    if not _TOKEN.fullmatch(name):
+    longest = _MAX_LENGTHS.get(kind, _MAX_LENGTH)
+    if len(name) > longest or not _TOKEN.fullmatch(name):
         raise BadName(
-            f"{kind} name {name[:80]!r} is not allowed: use 1 to 64 letters, digits, '-' or '_'"
+            f"{kind} name {name[:80]!r} is not allowed: use 1 to {longest} letters, digits, '-' "
+            "or '_'"
         )
     return name
 

@@ -16,16 +16,21 @@ from penstock.events.job_event import JobError, JobEvent
 
 MAX_STEPS = 10_000
 """Steps, timers and awaited signals of one workflow; the ids of its jobs have four digits."""
+MAX_MEMO_BYTES = 8_000_000
+"""What one workflow records: calls and results, as they are stored."""
 MAX_KEY_LENGTH = 300
 MAX_SIGNAL_BYTES = 64_000
+MAX_REFUSAL_LENGTH = 300
 MAX_INBOX_SIGNALS, MAX_INBOX_BYTES = 10_000, 8_000_000
 """What a workflow may have unread when its signals leave the old end of the log."""
+MAX_REFUSED_SIGNALS = 100
+"""That one advance passes over; further ones are left to the next."""
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
 MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
 """Names that one workflow may ask its context about; see ``WorkflowContext.patched``."""
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
-StepKind = Literal["job", "batch", "timer", "signal"]
+StepKind = Literal["job", "workflow", "batch", "timer", "signal"]
 StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
 PatchName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATCH_LENGTH)]
@@ -42,11 +47,12 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         n: its number, in the order of their recording; the id of its job ends with it.
         key: path of scopes, name and occurrence.
-        kind: ``job``, ``batch``, ``timer`` or ``signal``.
+        kind: ``job``, ``workflow``, ``batch``, ``timer`` or ``signal``.
         digest: of the function and its arguments; the function of a batch; the name of a signal;
             empty for a timer.
-        payload: the encoded call of a job.
+        payload: the encoded call of a job or workflow.
         due_at: when a timer fires, or the wait for a signal ends.
+        is_compensated: its end is noted also after it was given up: it may have to be undone.
     """
 
     n: StepNumber
@@ -55,9 +61,15 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     digest: str = ""
     payload: bytes = b""
     due_at: Instant | None = None
+    is_compensated: bool = False
 
     def __post_init__(self) -> None:
         check_instant("due_at", self.due_at)
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it has a job; that of a workflow is one, too."""
+        return self.kind in ("job", "workflow")
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -113,6 +125,19 @@ class InlineResult(msgspec.Struct, frozen=True, omit_defaults=True):
     __rich_repr__ = brief_fields
 
 
+class RefusedSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A signal whose value is not of the type that was waited for: it is passed over.
+
+    Attributes:
+        sequence: of its event.
+        reason: what was expected, and what was sent.
+    """
+
+    sequence: Int64
+    signal: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    reason: Annotated[str, msgspec.Meta(max_length=MAX_REFUSAL_LENGTH)] = ""
+
+
 class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stretch of a workflow's run, from one recording to the next.
 
@@ -123,6 +148,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         cancelled: numbers of the steps that it gave up, likewise.
         inline: the function that ran inside of it, where the stretch ended with one.
         is_part: the rest of what was to be recorded at its end is in the next entries.
+        refused: signals that it passed over.
     """
 
     now: Instant
@@ -131,6 +157,7 @@ class MemoEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cancelled: tuple[StepNumber, ...] = ()
     inline: InlineResult | None = None
     is_part: bool = False
+    refused: tuple[RefusedSignal, ...] = ()
 
     def __post_init__(self) -> None:
         check_instant("now", self.now)
@@ -146,6 +173,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         advances: how often it was suspended.
         inline_steps: how many it has recorded, and parts of what it waits for.
         blocked: why its code cannot go on from here; empty where it can.
+        sealed_status: instead of ``status``, of an encrypted workflow.
         following: how many more entries `MemoCarried` holds; 0 for a memo that is whole.
         blocked_since: since when no worker could go on with it; None where one could.
         version: of the code that recorded last; 0 where that is unknown.
@@ -163,6 +191,7 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     advances: Int64 = 0
     inline_steps: Int64 = 0
     blocked: str = ""
+    sealed_status: bytes = b""
     following: Int64 = 0
     blocked_since: Instant | None = None
     version: Int64 = 0
@@ -192,12 +221,14 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         wait: what must have ended for it to go on: one of these groups.
         due_at: it goes on then in any case; None: only when a group has ended.
         status: what it shows of itself.
+        sealed_status: instead of it, of an encrypted workflow.
         run_seconds: of this advance.
         inline_steps: how many `StepRecorded` and `StepsScheduled` it has so far.
         parts: how many `StepsScheduled` it has so far.
         version: of the code that ran; 0 in events of releases before it was there.
         patches: names for which its code was answered since the last recording that it is new.
         fixes: how often an operator changed what it goes on from, so far.
+        refused: signals that it passed over.
         payload: the encoded call, for the message that wakes it; empty where it is long.
     """
 
@@ -210,6 +241,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     wait: tuple[WaitGroup, ...] = ()
     due_at: Instant | None = None
     status: Status = {}
+    sealed_status: bytes = b""
     run_seconds: float = 0.0
     function: str = ""
     inline_steps: Int64 = 0
@@ -217,6 +249,7 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
     fixes: Int64 = 0
+    refused: tuple[RefusedSignal, ...] = ()
     payload: bytes = b""
 
 

@@ -107,7 +107,15 @@ class Client:
         self.batches = Batches(bus, subjects, self.dispatcher, self.retry)
         self.graphs = Graphs(bus, subjects, self.dispatcher)
         self.definitions = Definitions(bus, subjects, self.dispatcher)
-        self.workflows = Workflows(bus, subjects, self._log, self.job, self.cancel)
+        self.workflows = Workflows(
+            bus,
+            subjects,
+            self._log,
+            self.job,
+            self.cancel,
+            self.batches.cancel,
+            factory.ring,
+        )
         self.stuck_workflows = StuckWorkflows(bus, subjects, self._log, self.workflows, self.graphs)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
         self.jobs = Jobs(bus, subjects, self._log, factory.ring, self._handed_on)
@@ -216,7 +224,9 @@ class Client:
         if job_id:
             is_workflow = isinstance(call, Call) and call.job.kind == "workflow"
             check = derived_ids.check_owner_id if is_workflow else check_name
-            terms = replace(terms, job_id=check("workflow" if is_workflow else "job", job_id))
+            terms = replace(
+                terms, job_id=check("workflow" if is_workflow else "dispatched job", job_id)
+            )
         return await self.dispatcher.dispatch(call, terms, unique_for)
 
     async def dispatch_named(

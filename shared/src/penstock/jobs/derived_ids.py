@@ -19,11 +19,11 @@ MAX_ID_LENGTH = 36
 MAX_JOBS = 1_000_000
 """Of one producer of a batch: what one caller adds under one key."""
 _DIGITS = len(str(MAX_JOBS - 1))
-_MEMBER = re.compile(rf"(.{{1,46}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
-"""A batch that is a step of a workflow has an id of up to 46 characters."""
-MAX_WORKFLOW_ID_LENGTH = 54
-"""Of a workflow that is a part of a batch or graph, or of a schedule: a subject has 64 characters,
-and the ids of its steps have ten more."""
+MAX_NESTING = 5
+"""Workflows that are steps of one another, at most; each has an id ten characters longer."""
+MAX_WORKFLOW_ID_LENGTH = 100
+"""So that the jobs of a batch that is a step of it have ids of at most 128."""
+_MEMBER = re.compile(rf"(.{{1,112}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
 _STEP = re.compile(rf"(.{{1,{MAX_WORKFLOW_ID_LENGTH}}})_step_([0-9]{{1,4}})")
 _ROUND = re.compile(r"(_(?:then|catch|finally))_[0-9]{1,4}$")
 
@@ -83,7 +83,13 @@ def check_workflow_id(name: str) -> str:
     Raises:
         BadName: names the id and what is allowed.
     """
-    if len(check_name("workflow", name)) > MAX_WORKFLOW_ID_LENGTH:
+    check_name("workflow", name)
+    if name.count("_step_") > MAX_NESTING:
+        raise BadName(
+            f"workflow {name!r}: workflows that are steps of workflows nest at most {MAX_NESTING} "
+            "deep; run it by itself, or wait for a signal of it"
+        )
+    if len(name) > MAX_WORKFLOW_ID_LENGTH:
         raise BadName(
             f"workflow name {name!r} is not allowed: it has at most {MAX_WORKFLOW_ID_LENGTH} "
             "characters"
@@ -120,8 +126,10 @@ def first_callback(job_id: str) -> str:
 def check_batch_id(name: str) -> str:
     """``name`` if a batch may have it as its id, a step of a workflow too. Raises BadName."""
     position = step(name)
-    check_owner_id("batch", position[0] if position else name)
-    return name
+    if position:
+        check_workflow_id(position[0])
+        return check_name("batch", name)
+    return check_owner_id("batch", name)
 
 
 def check_owner_id(kind: str, name: str) -> str:

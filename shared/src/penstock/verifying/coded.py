@@ -74,6 +74,8 @@ class _Notes:
             case WorkflowFixed():
                 self._open = {k: s for k, s in self._open.items() if k not in event.forgotten}
                 self._inline.difference_update(event.forgotten)
+                if event.forgotten:  # signals that forgotten waits had consumed are unread again
+                    self._signals = {}
                 return
             case _:  # another event, or one of an attempt that did not know of the one before
                 return
@@ -96,12 +98,12 @@ class _Notes:
 
     def _consume(self, sequence: int, resolution: Resolution) -> Iterator[str]:
         step = self._open.pop(resolution.key, None)
-        if step is None:
+        if resolution.outcome == "received":
+            yield from self._consume_signal(sequence, resolution)
+        elif step is None and resolution.outcome in _ENDS:  # a time may have passed at once
             yield f"it took note of the end of {resolution.key!r}, for which it did not wait"
-        elif step.kind == "job":
+        elif step is not None and step.is_job:
             yield from self._consume_job(sequence, step, resolution)
-        elif resolution.outcome == "received":
-            yield from self._consume_signal(sequence, step, resolution)
 
     def _consume_job(
         self, sequence: int, step: ScheduledStep, resolution: Resolution
@@ -119,13 +121,13 @@ class _Notes:
         if isinstance(end, JobCompleted) and end.result and end.result != resolution.value:
             yield f"it took note of another result of step {step.n} than its job recorded"
 
-    def _consume_signal(
-        self, sequence: int, step: ScheduledStep, resolution: Resolution
-    ) -> Iterator[str]:
-        last = self._signals.get(step.digest, 0)
+    def _consume_signal(self, sequence: int, resolution: Resolution) -> Iterator[str]:
+        """One that was sent before is consumed at once, and its wait is never scheduled."""
+        name = resolution.key.rpartition("/")[2].partition("#")[0]
+        last = self._signals.get(name, 0)
         if not last < resolution.sequence < sequence:
-            yield f"it consumed signal {resolution.sequence}, after {last}, of {step.digest!r}"
-        self._signals[step.digest] = max(last, resolution.sequence)
+            yield f"it consumed signal {resolution.sequence}, after {last}, of {name!r}"
+        self._signals[name] = max(last, resolution.sequence)
 
 
 def _violation(workflow_id: str, sequence: int, text: str) -> Violation:

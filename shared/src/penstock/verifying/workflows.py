@@ -181,9 +181,9 @@ def _out_of_order(
 
 def _is_plain(step: GraphStep) -> bool:
     """Whether a step runs when all before it have completed, and in no other case."""
-    conditions = (step.when, step.join, step.compensates)
+    conditions = (step.when, step.join, step.wait, step.compensates)
     is_usual = step.rule is StepRule.NONE_FAILED and not step.may_fail
-    return is_usual and conditions == (None, None, None)
+    return is_usual and conditions == (None,) * 4
 
 
 def _ended(history: History, at: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,8 +23,10 @@ class WorkflowRow(msgspec.Struct, frozen=True, kw_only=True):
     """One workflow in a list.
 
     Attributes:
-        state: of its job; ``paused`` where it does not go on until it is resumed, ``blocked`` where
-            it is suspended because its code does not fit.
+        kind: ``coded``, or ``declared`` for a graph, also one that has no definition.
+        function: of a coded one; definition or title of a graph.
+        state: of its job or graph; ``paused`` where it does not go on until it is resumed,
+            ``blocked`` where it is suspended because its code does not fit.
         waiting_since: when it last went on; None unless it is suspended.
         waits_for: the steps that it waits for, in a few words.
         advances: how often it was suspended.
@@ -33,6 +35,7 @@ class WorkflowRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     id: str
+    kind: Literal["coded", "declared"] = "coded"
     state: str
     function: str
     version: int
@@ -53,17 +56,19 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """One step.
 
     Attributes:
-        state: how it ended; before that how its job is, or ``waiting``.
-        since: when it was scheduled, or began.
+        state: how it ended; before that how its job is, ``waiting``, or ``not yet``.
+        since: when it was scheduled, or began; None where its turn has not come.
         seconds: from then to its end, or until now.
         after: key of the step whose end let the workflow schedule this one.
         critical: it lies on the critical path.
+        needs: steps of a graph that must have ended before.
+        runs: when a step of a graph runs, other than after all that it needs.
     """
 
     key: str
     kind: str
     state: str
-    since: datetime
+    since: datetime | None
     seconds: float
     ended_at: datetime | None = None
     due_at: datetime | None = None
@@ -73,6 +78,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     after: str = ""
     error: str = ""
     critical: bool = False
+    needs: tuple[str, ...] = ()
+    runs: str = ""
 
 
 class WorkflowDetail(msgspec.Struct, frozen=True, kw_only=True):

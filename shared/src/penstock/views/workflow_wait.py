@@ -92,7 +92,7 @@ def _suspended(view: WorkflowView, now: datetime) -> Iterator[str]:
     waiting = view.waits_for
     yield f"It waits since {wording.clock(since)} ({age}) for {_condition(view)}."
     for step in waiting[:_MOST_STEPS]:
-        yield _step(view.id, step, now)
+        yield _step(view, step, now)
     if len(waiting) > _MOST_STEPS:
         yield f"{len(waiting) - _MOST_STEPS} further steps have not ended."
     ended = {step.key for step in view.steps if step.outcome != "waiting"}
@@ -115,7 +115,7 @@ def _condition(view: WorkflowView) -> str:
     return groups[0] if len(groups) == 1 else f"one of: {'; '.join(groups)}"
 
 
-def _step(workflow_id: str, step: StepView, now: datetime) -> str:
+def _step(view: WorkflowView, step: StepView, now: datetime) -> str:
     if step.kind == "timer":
         return f"Timer {step.key} fires at {wording.clock(step.due_at)}{_ahead(step, now)}."
     if step.kind == "signal":
@@ -125,8 +125,8 @@ def _step(workflow_id: str, step: StepView, now: datetime) -> str:
             else "waits without end"
         )
         return (
-            f"Signal {step.signal} was not sent, and {step.key} {until}: "
-            f"'penstock workflow signal {workflow_id} {step.signal} VALUE' sends it."
+            f"Signal {step.signal} {_refused(view, step.signal) or 'was not sent'}, and {step.key} "
+            f"{until}: 'penstock workflow signal {view.id} {step.signal} VALUE' sends it."
         )
     if step.kind == "batch":
         return f"Step {step.key} is a batch: see 'penstock batch show {step.batch_id}'."
@@ -138,6 +138,15 @@ def _step(workflow_id: str, step: StepView, now: datetime) -> str:
         f"Step {step.key} is {step.job_state}{attempt}{worker}: see 'penstock job show "
         f"{step.job_id}'."
     )
+
+
+def _refused(view: WorkflowView, signal: str) -> str:
+    """Why the last of these signals was passed over; empty where none was."""
+    reasons = [refused.reason for refused in view.refused_signals if refused.signal == signal]
+    if not reasons:
+        return ""
+    times = "" if len(reasons) == 1 else f" (the last of {len(reasons):,})"
+    return f"was sent with a value that does not fit{times}: {reasons[-1]}"
 
 
 def _ahead(step: StepView, now: datetime) -> str:

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 
 import click
 import msgspec
 
-from penstock.bus import bounded
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
+from penstock.cli.jobs import graph_run
 from penstock.cli.jobs.call import read_value
 from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import Name
 from penstock.cli.session import Session
 from penstock.config import Settings
-from penstock.events.condition import Condition
 from penstock.events.graph import Rule, Wait
 from penstock.jobs.client import Client
 from penstock.jobs.derived_ids import step_id
-from penstock.jobs.errors import NotFound
-from penstock.jobs.lifecycle import JobRecord
-from penstock.jobs.workflows.declared import text
-from penstock.jobs.workflows.declared.planning import renamed
 from penstock.jobs.workflows.declared.step_state import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.jobs.workflows.graph_states import step_states
 from penstock.views import wording
+from penstock.views.graph_board import named
 from penstock.views.workflow_list import newest
 
 GRAPH_ID = Name("graph", "id")
-_AT_ONCE = 50
 _WITHOUT_JOB = {
     StepState.SKIPPED: "skipped",
     StepState.BLOCKED: "blocked",
@@ -117,7 +110,7 @@ STEP_COLUMNS = (
 
 @click.group(cls=Group, example="penstock graph show nightly")
 def graph() -> None:
-    """List, show, pause and cancel chains and graphs of jobs, and continue failed ones."""
+    """Run, list, show and cancel chains and graphs of jobs, and continue failed ones."""
 
 
 @graph.command(name="ls", example="penstock graph ls --state failed")
@@ -170,8 +163,7 @@ def show(session: Session, id: str) -> None:
 async def _steps(client: Client, record: GraphRecord) -> tuple[StepRow, ...]:
     names = [step.name for step in record.steps]
     ids = [step_id(record.id, position) for position in range(len(names))]
-    records = await bounded.gather(partial(_job, client), ids, _AT_ONCE)
-    jobs = {position: job for position, job in enumerate(records) if job is not None}
+    jobs = await client.graphs.jobs(record)
     states = step_states(record, jobs)
     return tuple(
         StepRow(
@@ -180,7 +172,7 @@ async def _steps(client: Client, record: GraphRecord) -> tuple[StepRow, ...]:
             state=jobs[position].state if position in jobs else _WITHOUT_JOB.get(state, ""),
             after=tuple(names[need] for need in step.needs),
             rule=step.rule,
-            when=_named(step.when, names) if step.when else "",
+            when=named(step.when, names) if step.when else "",
             waits_for=_awaited(step.wait, record.waits.get(position)) if step.wait else "",
         )
         for position, (step, state) in enumerate(zip(record.steps, states, strict=True))
@@ -190,18 +182,6 @@ async def _steps(client: Client, record: GraphRecord) -> tuple[StepRow, ...]:
 def _awaited(wait: Wait, until: datetime | None) -> str:
     what = f"signal {wait.signal}" if wait.signal else f"{wait.seconds:g} s"
     return what + (f", until {wording.clock(until)}" if until else "")
-
-
-def _named(condition: Condition, names: Sequence[str]) -> str:
-    """The condition as text, with the names of steps in place of their positions."""
-    return text.written(renamed(condition, lambda position: names[int(position)]))
-
-
-async def _job(client: Client, job_id: str) -> JobRecord | None:
-    try:
-        return (await client.job(job_id)).record
-    except NotFound:
-        return None
 
 
 @graph.command(example="penstock graph cancel nightly --reason 'wrong day'")
@@ -251,3 +231,7 @@ def retry_failed(session: Session, id: str) -> None:
         write_json(row(record))
     else:
         write_line(f"graph {id} continues; see 'penstock graph show {id}'")
+
+
+for _command in graph_run.COMMANDS:
+    graph.add_command(_command)

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import click
 
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
-from penstock.cli.jobs import definition, workflow_pause
+from penstock.cli.jobs import definition, workflow_pause, workflow_target
 from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
+from penstock.cli.jobs.graph_run import Waiting
 from penstock.cli.jobs.workflow_text import COLUMNS, description
-from penstock.cli.output import note, write_json, write_line, write_rows
+from penstock.cli.jobs.workflow_tree import MOST_LINES
+from penstock.cli.output import note, terminal_width, write_json, write_line, write_rows
 from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
 from penstock.cli.session import Session
+from penstock.cli.workflows.check import check
+from penstock.cli.workflows.fix import fix
+from penstock.cli.workflows.replay import replay
 from penstock.config.topology import PRIORITIES
 from penstock.events.envelope import utc_now
 from penstock.jobs.client import Client
 from penstock.jobs.errors import UnknownJob
 from penstock.jobs.lifecycle import State
-from penstock.jobs.workflows.workflow_view import WorkflowView
-from penstock.views.workflow_board import BLOCKED, PAUSED, workflow_detail, workflow_row
+from penstock.jobs.workflows.graph_record import GraphState
+from penstock.views.graph_board import graph_detail, graph_row
+from penstock.views.workflow_board import (
+    BLOCKED,
+    PAUSED,
+    WorkflowDetail,
+    WorkflowRow,
+    workflow_detail,
+    workflow_row,
+)
 
 WORKFLOW_ID = JOB_ID
 
@@ -42,7 +57,10 @@ def workflow() -> None:
 @click.option(
     "--priority", type=click.Choice(PRIORITIES), help="Priority, where the queue has priorities."
 )
+@click.option("--delay", type=SECONDS, help="It starts no earlier.")
 @click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
+@click.option("--delay", type=SECONDS, help="Start no earlier than after this time, such as 10m.")
+@click.option("--unique-for", type=SECONDS, help="Refused if an equal one is younger than this.")
 @click.option("--by-name", is_flag=True, help="Without the function's module here; needs --queue.")
 @click.option("--no-wait", is_flag=True, help="Return as soon as the broker keeps it.")
 @click.option("--timeout", type=SECONDS, help="Wait no longer than this; the workflow goes on.")
@@ -68,32 +86,35 @@ def run(
             if by_name
             else make_call(session.settings(), function, arguments)
         )
-    except UnknownJob:
-        graph_id = options["job_id"] or ""
-        if not definition.run_definition(
-            session, function, arguments, graph_id, no_wait=no_wait, timeout=timeout
-        ):
-            raise
+    except UnknownJob as error:
+        waiting = Waiting(no_wait, timeout)
+        given = {"graph_id": options.pop("job_id"), **options}
+        terms = {name: value for name, value in given.items() if value is not None}
+        if not definition.run_definition(session, function, arguments, waiting, **terms):
+            raise UnknownJob(
+                f"{error} Nor is a workflow of that name defined: 'penstock workflow definitions'"
+            ) from None
         return
     if call.job.kind != "workflow":
         raise Refused(f"{function} is a job, no workflow; use 'penstock job submit'")
     terms = {name: value for name, value in options.items() if value is not None}
 
-    async def request(client: Client) -> WorkflowView:
+    async def request(client: Client) -> WorkflowDetail:
         workflow_id = await client.dispatch(call, **terms)
-        if no_wait:
-            return await client.workflows.get(workflow_id)
-        if not session.as_json:
-            note(f"workflow {workflow_id}")
-        return await _ended(client, workflow_id, timeout)
+        if not no_wait:
+            if not session.as_json:
+                note(f"workflow {workflow_id}")
+            with _in_time(workflow_id, timeout):
+                await client.wait(workflow_id, timeout)
+        return await _coded(workflow_id, client)
 
-    view = session.with_client(request)
+    detail = session.with_client(request)
     if not no_wait:
-        _show_end(session, view)
+        _show_end(session, detail)
     elif session.as_json:
-        _show(session, view)
+        _show(session, detail)
     else:
-        write_line(view.id)
+        write_line(detail.workflow.id)
 
 
 @workflow.command(example="penstock workflow wait 0193… --timeout 10m")
@@ -103,11 +124,18 @@ def run(
 def wait(session: Session, id: str, timeout: float | None) -> None:
     """Wait for a workflow's end, then show it; exit code 1 unless it completed."""
 
-    async def request(client: Client, workflow_id: str) -> WorkflowView:
-        await client.workflows.get(workflow_id)  # refuses what is no workflow
-        return await _ended(client, workflow_id, timeout)
+    async def request(client: Client) -> WorkflowDetail:
+        target = await workflow_target.find(client, id)
+        if target.is_graph:
+            with _in_time(target.id, timeout):
+                await client.graphs.wait(target.id, timeout)
+        else:
+            await client.workflows.get(target.id)  # refuses what is no workflow
+            with _in_time(target.id, timeout):
+                await client.wait(target.id, timeout)
+        return await _detail(target.id, client)
 
-    _show_end(session, session.with_client(_on_workflow(id, request)))
+    _show_end(session, session.with_client(request))
 
 
 @workflow.command(name="ls", example="penstock workflow ls --waiting-longer 1d")
@@ -150,10 +178,15 @@ def list_workflows(
 
 @workflow.command(example="penstock workflow show 0193…")
 @click.argument("id", type=WORKFLOW_ID)
+@click.option("--all", "all_steps", is_flag=True, help="All steps, however many there are.")
 @click.pass_obj
-def show(session: Session, id: str) -> None:
-    """Show a workflow: its steps as a tree, its critical path, and what it waits for."""
-    _show(session, session.with_client(_on_workflow(id, _with_attempts)))
+def show(session: Session, id: str, all_steps: bool) -> None:
+    """Show a workflow: its steps as a tree, its critical path, and what it waits for.
+
+    Of many steps those are drawn that failed, that have not ended, and that are critical; lines in
+    between say how many are left out.
+    """
+    _show(session, session.with_client(partial(_detail, id)), all_steps=all_steps)
 
 
 @workflow.command(example="penstock workflow why 0193…")
@@ -161,10 +194,9 @@ def show(session: Session, id: str) -> None:
 @click.pass_obj
 def why(session: Session, id: str) -> None:
     """Say what a workflow waits for, since when, and what lets it go on."""
-    view = session.with_client(_on_workflow(id, lambda client, id: client.workflows.get(id)))
-    detail = workflow_detail(view, utc_now())
+    detail = session.with_client(partial(_detail, id))
     if session.as_json:
-        write_json({"id": view.id, "state": detail.workflow.state, "why": detail.why})
+        write_json({"id": detail.workflow.id, "state": detail.workflow.state, "why": detail.why})
     else:
         write_line("\n".join(detail.why))
 
@@ -181,9 +213,10 @@ def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> 
     """Send a workflow the signal NAME with a VALUE: JSON or text; none is null."""
 
     async def request(client: Client) -> str:
-        workflow_id = await client.jobs.find_id(id)
-        await client.workflows.signal(workflow_id, name, read_value(value), signal_id=signal_id)
-        return workflow_id
+        target = await workflow_target.find(client, id)
+        kind = client.graphs if target.is_graph else client.workflows
+        await kind.signal(target.id, name, read_value(value), signal_id=signal_id)
+        return target.id
 
     workflow_id = session.with_client(request)
     if session.as_json:
@@ -203,58 +236,65 @@ def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> 
 @click.pass_obj
 def cancel(session: Session, id: str, reason: str) -> None:
     """Cancel a workflow that has not ended, with its steps."""
-    view = session.with_client(
-        _on_workflow(id, lambda client, id: client.workflows.cancel(id, reason))
-    )
+
+    async def request(client: Client) -> WorkflowRow:
+        target = await workflow_target.find(client, id)
+        if target.is_graph:
+            return graph_row(await client.graphs.cancel(target.id, reason))
+        return workflow_row(await client.workflows.cancel(target.id, reason))
+
+    row = session.with_client(request)
     if session.as_json:
-        write_json(workflow_row(view))
-    if view.state is not State.CANCELLED:
-        raise Failed(f"workflow {view.id} had already ended: it is {view.state}")
+        write_json(row)
+    if row.state not in (State.CANCELLED, GraphState.STOPPING):
+        raise Failed(f"workflow {row.id} had already ended: it is {row.state}")
     if not session.as_json:
-        write_line(f"workflow {view.id} is cancelled; its steps are cancelled next")
+        write_line(f"workflow {row.id} is cancelled; its steps are cancelled next")
 
 
-for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS):
+for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, check, fix, replay):
     workflow.add_command(_command)
 
 
-def _on_workflow(
-    text: str, act: Callable[[Client, str], Awaitable[WorkflowView]]
-) -> Callable[[Client], Awaitable[WorkflowView]]:
-    """Acts on the workflow whose id is ``text`` or begins with it."""
-
-    async def request(client: Client) -> WorkflowView:
-        return await act(client, await client.jobs.find_id(text))
-
-    return request
-
-
-async def _ended(client: Client, workflow_id: str, timeout: float | None) -> WorkflowView:
-    """The workflow when it has ended. Raises Failed after ``timeout`` seconds."""
+@contextmanager
+def _in_time(workflow_id: str, timeout: float | None) -> Iterator[None]:
+    """Raises Failed where it has not ended after ``timeout`` seconds."""
     try:
-        await client.wait(workflow_id, timeout)
+        yield
     except TimeoutError:
         raise Failed(
             f"workflow {workflow_id} has not ended after {timeout:g} s; see 'penstock workflow "
             f"why {workflow_id}'"
         ) from None
-    return await _with_attempts(client, workflow_id)
 
 
-async def _with_attempts(client: Client, workflow_id: str) -> WorkflowView:
-    return await client.workflows.get(workflow_id, with_attempts=True)
+async def _coded(workflow_id: str, client: Client) -> WorkflowDetail:
+    view = await client.workflows.get(workflow_id, with_attempts=True)
+    return workflow_detail(view, utc_now())
 
 
-def _show_end(session: Session, view: WorkflowView) -> None:
+async def _detail(text: str, client: Client) -> WorkflowDetail:
+    """The workflow, coded or declared, whose id is ``text`` or begins with it."""
+    target = await workflow_target.find(client, text)
+    if not target.is_graph:
+        return await _coded(target.id, client)
+    graph = await client.graphs.show(target.id)
+    jobs = await client.graphs.jobs(graph)
+    first = (await client.job(jobs[min(jobs)].id)).trace_id if jobs else ""
+    return graph_detail(graph, jobs, utc_now(), first)
+
+
+def _show_end(session: Session, detail: WorkflowDetail) -> None:
     """Shows one that has ended. Raises Failed unless it completed."""
-    _show(session, view)
-    if view.state is not State.COMPLETED:
-        raise Failed(f"workflow {view.id} ended {view.state}")
+    _show(session, detail)
+    if detail.workflow.state != State.COMPLETED:
+        raise Failed(f"workflow {detail.workflow.id} ended {detail.workflow.state}")
 
 
-def _show(session: Session, view: WorkflowView) -> None:
-    detail = workflow_detail(view, utc_now())
+def _show(session: Session, detail: WorkflowDetail, *, all_steps: bool = False) -> None:
     if session.as_json:
         write_json(detail)
-    else:
-        write_line("\n".join(description(detail)))
+        return
+    width = terminal_width(session)
+    most = None if all_steps else MOST_LINES
+    write_line("\n".join(description(detail, most, width)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
 
 import msgspec
 
+from penstock.cli.jobs.workflow_tree import tree
 from penstock.cli.output import Column
 from penstock.views import wording
-from penstock.views.workflow_board import StepRow, WorkflowDetail, WorkflowRow
+from penstock.views.workflow_board import WorkflowDetail, WorkflowRow
+
+_MOST_OF_PATH = 12
+"""Steps of a critical path that are named, unless all are asked for."""
 
 
 def status(row: WorkflowRow) -> str:
@@ -37,16 +41,23 @@ COLUMNS = (
 )
 
 
-def description(detail: WorkflowDetail) -> list[str]:
-    """One workflow as lines of text."""
+def description(detail: WorkflowDetail, most: int | None = None, width: int = 0) -> list[str]:
+    """One workflow as lines of text.
+
+    Args:
+        detail: of the workflow.
+        most: how many steps are drawn; None for all.
+        width: of the terminal, which lines of steps are cut at, and sentences wrapped; 0: neither.
+    """
     row = detail.workflow
     version = f" (version {row.version})" if row.version else ""
+    values = "context" if row.kind == "declared" else "arguments"
     lines = [
         f"workflow   {row.id}",
         f"state      {row.state}",
-        f"function   {row.function}{version}",
-        f"queue      {row.queue}",
-        f"arguments  {msgspec.json.encode(detail.arguments).decode()}",
+        *_optional("function" if row.kind == "coded" else "name", f"{row.function}{version}"),
+        *_optional("queue", row.queue),
+        f"{values:<9}  {msgspec.json.encode(detail.arguments).decode()}",
         f"dispatched {wording.clock(row.dispatched_at)}",
         *_optional("ended", wording.clock(row.finished_at) if row.finished_at else ""),
         *_optional("paused", wording.clock(row.paused_at) if row.paused_at else ""),
@@ -54,60 +65,44 @@ def description(detail: WorkflowDetail) -> list[str]:
         *_optional("trace", detail.trace_id),
         *_optional("error", wording.error(row.error)),
     ]
-    if row.state == "completed":
+    if row.state == "completed" and row.kind == "coded":
         lines.append(f"result     {msgspec.json.encode(detail.result).decode()}")
     if detail.steps:
-        lines += ["steps", *(f"  {line}" for line in tree(detail.steps))]
+        lines += ["steps", *(f"  {line}" for line in tree(detail.steps, most))]
+    lines = [_cut(line, width) for line in lines]
     if detail.critical_path:
-        seconds = {step.key: step.seconds for step in detail.steps}
-        parts = [f"{key} ({wording.seconds(seconds[key])})" for key in detail.critical_path]
-        lines += ["critical path (*)", f"  {' → '.join(parts)}"]
+        lines += ["critical path (*)", *_wrapped(_path(detail, most), width)]
     if detail.why:
-        lines += ["why", *(f"  {sentence}" for sentence in detail.why)]
+        lines += ["why", *(line for text in detail.why for line in _wrapped(text, width))]
     return lines
 
 
-def tree(steps: Sequence[StepRow]) -> list[str]:
-    """The steps below their scopes, one a line, in the order of their recording."""
-    scopes: dict[str, list[str]] = {"": []}
-    by_key = {step.key: step for step in steps}
-    for step in steps:
-        path = ""
-        for name in step.key.split("/"):
-            parent, path = path, f"{path}/{name}" if path else name
-            if path not in scopes:
-                scopes[path] = []
-                scopes[parent].append(path)
-    drawn = list(_drawn(scopes, "", ""))
-    width = max(len(label) for label, _ in drawn)
-    return [f"{label:<{width}}  {_facts(by_key.get(key))}".rstrip() for label, key in drawn]
+def _path(detail: WorkflowDetail, most: int | None) -> str:
+    seconds = {step.key: step.seconds for step in detail.steps}
+    parts = [f"{key} ({wording.seconds(seconds[key])})" for key in detail.critical_path]
+    if most is not None and len(parts) > _MOST_OF_PATH:
+        ends = _MOST_OF_PATH // 2
+        parts = [*parts[:ends], f"… {len(parts) - 2 * ends:,} more", *parts[-ends:]]
+    return " → ".join(parts)
 
 
-def _drawn(scopes: dict[str, list[str]], path: str, indent: str) -> Iterator[tuple[str, str]]:
-    """Each name with the lines that lead to it, and its key."""
-    below = scopes[path]
-    for key in below:
-        is_last = key == below[-1]
-        yield f"{indent}{'└─' if is_last else '├─'} {key.rpartition('/')[2]}", key
-        yield from _drawn(scopes, key, indent + ("   " if is_last else "│  "))
+def _cut(line: str, width: int) -> str:
+    return line if not width or len(line) <= width else f"{line[: width - 1]}…"
 
 
-def _facts(step: StepRow | None) -> str:
-    if step is None:
-        return ""
-    tried = f"{step.attempts} attempts" if step.attempts > 1 else ""
-    due = f"until {wording.clock(step.due_at)}" if step.due_at and not step.ended_at else ""
-    parts = (
-        step.kind,
-        f"{wording.clock(step.since)} +{wording.seconds(step.seconds)}",
-        tried,
-        due,
-        step.job_id,
-        wording.error(step.error),
+def _wrapped(text: str, width: int) -> list[str]:
+    """Below a title; a word that is longer than a line, such as an id, is not broken."""
+    if not width:
+        return [f"  {text}"]
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    mark = "*" if step.critical else " "
-    return f"{mark} {step.state:<10} {'  '.join(part for part in parts if part)}"
 
 
 def _optional(title: str, text: str) -> list[str]:
-    return [f"{title:<9}  {text}"] if text else []
+    return [f"{title:<10} {text}"] if text else []

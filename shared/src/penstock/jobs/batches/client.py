@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sized
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, StreamFull
@@ -28,6 +29,7 @@ from penstock.jobs.derived_ids import Member
 from penstock.jobs.dispatch import workflow_spans
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
+from penstock.jobs.dispatch.job_factory import Terms
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
@@ -209,6 +211,7 @@ class Batches:
         key: str = "",
         queue: str = "",
         start: int = 0,
+        sealed: bool = False,
     ) -> list[str]:
         """Adds jobs to a batch that is open; returns their ids.
 
@@ -219,13 +222,15 @@ class Batches:
                 dispatched once. Without one the jobs are new in any case.
             queue: instead of the functions' own.
             start: number of the first.
+            sealed: encrypts their arguments, also those of jobs that do not ask for it.
 
         Raises:
             JobRefused: the batch takes no jobs any more, or there are a million under this key.
             BusError: not every job was stored; call again with the same key.
         """
         job_ids = derived_ids.job_ids(batch_id, derived_ids.producer_key(key or new_id()), start)
-        events = (self._dispatcher.prepare(call, next(job_ids), queue) for call in calls)
+        prepare = partial(self._dispatcher.prepare, queue=queue, terms=Terms(sealed=sealed))
+        events = (prepare(call, next(job_ids)) for call in calls)
         return await self._send(batch_id, events, (BatchState.OPEN,))
 
     async def add_from(self, job_id: str, calls: Iterable[Call], start: int) -> list[str]:

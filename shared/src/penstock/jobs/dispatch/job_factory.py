@@ -43,7 +43,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         template: the call is a template of jobs whose ids begin with this and a hyphen.
         sealed: encrypt the arguments although the job does not ask for it.
         takes: parameters left open, with the job whose result each is given.
-        step: name of the step of a graph that the job is.
+        step: name of the step of a graph or workflow that the job is.
+        workflow: name of that graph or workflow.
         tries: attempts allowed; 0: as the function declares.
         timeout_seconds: of an attempt; 0: as the function declares.
         backoff: between attempts; None: as the function declares.
@@ -59,6 +60,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bool = False
     takes: dict[str, str] = {}
     step: str = ""
+    workflow: str = ""
     tries: int = 0
     timeout_seconds: float = payload.UNLIMITED
     backoff: Backoff | None = None
@@ -189,6 +191,7 @@ class JobFactory:
             expires_at=expires_at.timestamp() if expires_at else payload.UNLIMITED,
             masked=job_type.masked + self._masked,
             step=terms.step,
+            workflow=terms.workflow,
             kind=job_type.kind,
         )
 
@@ -227,11 +230,6 @@ class JobFactory:
     def _sealed(self, call: Call, terms: Terms, plain: payload.Payload) -> payload.Payload:
         if not (terms.sealed or self.seals(call)):
             return plain
-        if call.job.kind:  # what it records is not sealed
-            raise JobRefused(
-                f"{call.job.name}: a {call.job.kind} cannot be encrypted yet; dispatch it from a "
-                "client without encryption.every_job"
-            )
         about = encryption.about_arguments(plain, template=terms.template, takes=terms.takes)
         sealed = self.ring.seal(call.arguments, about)
         return msgspec.structs.replace(plain, arguments=msgspec.Raw(sealed))

@@ -27,7 +27,7 @@ from penstock.jobs.errors import MissingKey, Undecryptable
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.payload import Payload
 
-Purpose = Literal["arguments", "template", "result", "checkpoint"]
+Purpose = Literal["arguments", "template", "result", "checkpoint", "inline", "signal", "status"]
 
 _EXTENSION = 80
 _VERSION: Final = 2
@@ -200,7 +200,8 @@ def about_arguments(
         dispatched_at=0.0,
         expires_at=0.0 if template else call.expires_at,
         handed=None,
-        step="",  # a label only; versions before it was there read the same
+        step="",  # labels only; versions before they were there read the same
+        workflow="",
     )
     read = payload.decode(payload.encode(fixed))  # as a reader has it: 5 and 5.0 are one
     return About(

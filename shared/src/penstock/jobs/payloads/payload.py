@@ -25,7 +25,8 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         handed: further arguments, which became known only when the job was due: an earlier job's
             result, the outcome of a batch.
         masked: names of fields that are never shown.
-        step: name of the step of a graph that the job is.
+        step: name of the step of a graph or workflow that the job is.
+        workflow: name of that graph or workflow: its title, definition or function.
         kind: ``workflow`` for a coded one.
 
     Arguments, and what was handed on, may be sealed; see `penstock.jobs.payloads.encryption`.
@@ -44,6 +45,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     handed: dict[str, msgspec.Raw] | None = None
     masked: tuple[str, ...] = ()
     step: str = ""
+    workflow: str = ""
     kind: str = ""
 
     __repr__ = brief

@@ -63,16 +63,20 @@ class JobBatch(Protocol):
 
 
 class JobGraph(Protocol):
-    """The place of a running job in its chain or graph.
+    """The place of a running job in its chain, graph or workflow.
 
     Attributes:
-        id: of the graph.
+        id: of the graph or workflow.
+        name: title of the graph, name of the definition that it was made from, or function of a
+            coded workflow; empty in jobs that earlier versions dispatched.
         step: name of the step; empty in jobs that earlier versions dispatched.
         index: of the step, in an order in which none needs a later one; 0 for the first.
     """
 
     @property
     def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
     @property
     def step(self) -> str: ...
     @property
@@ -175,7 +179,7 @@ class Context(Protocol):
 
     @property
     def graph(self) -> JobGraph | None:
-        """The chain or graph that this job is a step of; None for other jobs."""
+        """The chain, graph or workflow that this job is a step of; None for other jobs."""
         ...
 
     def heartbeat(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.bus import bounded
 from penstock.bus.protocol import Bus, broker_time
 from penstock.config.topology import Priority
 from penstock.events.envelope import new_id
@@ -33,6 +34,7 @@ from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.job_view import JobView
+from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.reading.id_prefix import LONGEST_LIST, SHORTEST
 from penstock.jobs.workflows import graph_signals
 from penstock.jobs.workflows.declared.definition import Definition
@@ -43,6 +45,7 @@ from penstock.jobs.workflows.starting import Starter
 from penstock.jobs.workflows.steps import CommonTerms, Step, calls_of, declared, seconds
 
 _MAX_REASON_LENGTH = 1_000
+_AT_ONCE = 50
 
 
 class Graphs:
@@ -178,7 +181,7 @@ class Graphs:
             graph_id,
             checked(definition, max_bytes=None),
             calls_of(steps),
-            CommonTerms(queue, priority, delay, tuple(tags)),
+            CommonTerms(queue, priority, delay, tuple(tags), workflow=title),
             callbacks,
             title,
         )
@@ -228,6 +231,13 @@ class Graphs:
                 log = JobLog(self._bus, self._subjects)
                 return await job_view.read(log, job_id, self._dispatcher.factory.ring)
         raise NotFound(f"graph {graph_id} has no step {name!r}")
+
+    async def jobs(self, graph: GraphRecord) -> dict[int, JobRecord]:
+        """The jobs of the steps that were dispatched, by the steps' positions. Raises BusError."""
+        log = JobLog(self._bus, self._subjects)
+        ids = [derived_ids.step_id(graph.id, position) for position in range(len(graph.steps))]
+        records = await bounded.gather(log.read, ids, _AT_ONCE)
+        return {position: job for position, job in enumerate(records) if job is not None}
 
     async def wait(self, graph_id: str, timeout_seconds: float | None = None) -> GraphRecord:
         """Waits until the graph has ended. Raises TimeoutError, NotFound."""

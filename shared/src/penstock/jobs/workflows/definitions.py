@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence
+from penstock.config.topology import Priority
 from penstock.events.envelope import new_id, utc_now
+from penstock.events.graph import MAX_STEPS
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import derived_ids, registry
 from penstock.jobs.batches.callbacks import encode_callbacks
@@ -19,16 +21,18 @@ from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.errors import JobRefused, NotFound
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_type import Call, NamedJob
+from penstock.jobs.workflows.declared import nesting
 from penstock.jobs.workflows.declared.definition import (
     MAX_BYTES,
     DeclaredCall,
+    DeclaredStep,
     Definition,
     digest,
 )
 from penstock.jobs.workflows.declared.planning import PlannedStep, plan
 from penstock.jobs.workflows.declared.validation import BadDefinition, checked
 from penstock.jobs.workflows.starting import Origin, Starter
-from penstock.jobs.workflows.steps import AnyCall, CommonTerms
+from penstock.jobs.workflows.steps import AnyCall, CommonTerms, delay_seconds
 
 log = logging.getLogger("penstock.jobs")
 
@@ -73,9 +77,11 @@ class Definitions:
 
         Raises:
             BadDefinition: with all that is wrong.
+            NotFound: a step is a workflow that is not stored.
             JobRefused: this version, or a later one, is stored already with other contents.
         """
         check_name("workflow", checked(definition).name)
+        nesting.spelled_out(definition, await self._inner(definition))
         record = StoredDefinition(
             definition=definition,
             digest=digest(definition),
@@ -126,6 +132,11 @@ class Definitions:
         *,
         graph_id: str = "",
         title: str = "",
+        queue: str = "",
+        priority: Priority | None = None,
+        delay: float | timedelta = 0.0,
+        tags: Iterable[str] = (),
+        inner: Iterable[Definition] = (),
         then: Call | Awaiting | None = None,
         catch: Call | Awaiting | None = None,
         finally_: Call | Awaiting | None = None,
@@ -137,6 +148,11 @@ class Definitions:
             context: values of keys that the definition declares; all that it requires.
             graph_id: a caller's own id makes the start idempotent.
             title: for people; else name and version of the definition.
+            queue: of all steps that name none, instead of the definition's.
+            priority: likewise.
+            delay: seconds until the first steps may start.
+            tags: of all steps, besides the definition's.
+            inner: workflows that are steps of this one, and need not be stored.
             then: dispatched once when all steps have completed, or were skipped.
             catch: dispatched once when it has failed.
             finally_: dispatched once in any case.
@@ -152,16 +168,40 @@ class Definitions:
         else:
             definition = (await self.get(workflow)).definition
         started = with_context(checked(definition), context or {})
+        whole = nesting.spelled_out(started, await self._inner(started, inner))
+        terms = CommonTerms(
+            queue or definition.queue,
+            priority or definition.priority,
+            0.0,
+            (*definition.tags, *tags),
+            definition.tries,
+            definition.name,
+        )
         graph_id = derived_ids.check_owner_id("graph", graph_id) if graph_id else new_id()
         return await self._starter.start(
             graph_id,
-            started,
-            calls_of(definition),
-            CommonTerms(definition.queue, definition.priority, 0.0, definition.tags),
+            delayed(whole, delay),
+            calls_of(msgspec.structs.replace(whole, queue=terms.queue)),
+            terms,
             encode_callbacks(self._dispatcher, graph_id, then, catch, finally_),
             title or f"{definition.name} {definition.version}",
             Origin(definition.name, definition.version, digest(definition)),
         )
+
+    async def _inner(
+        self, definition: Definition, given: Iterable[Definition] = ()
+    ) -> nesting.Lookup:
+        """Finds the workflows that are steps of this one, and steps of those. Raises BusError."""
+        others = {one.name: one for one in given}
+        missing = nesting.inner_names(definition) - others.keys()
+        todo = [*missing, *(name for one in others.values() for name in nesting.inner_names(one))]
+        while todo:
+            if (name := todo.pop()) not in others and name != definition.name:
+                if len(others) >= MAX_STEPS:
+                    raise BadDefinition(f"workflow {definition.name!r} contains too many others")
+                others[name] = (await self.get(name)).definition
+                todo += nesting.inner_names(others[name])
+        return nesting.among({**others, definition.name: definition})
 
     async def _last(self, name: str) -> Stored | None:
         return await self._bus.last(self._subjects.state_stream, self._subjects.state(_KIND, name))
@@ -198,8 +238,29 @@ def with_context(definition: Definition, context: Mapping[str, Any]) -> Definiti
     return started
 
 
+def delayed(definition: Definition, delay: float | timedelta) -> Definition:
+    """The definition with its first steps delayed; those that wait for a signal wait at once.
+
+    Raises:
+        BadTime
+    """
+    if not (seconds := delay_seconds(delay)):
+        return definition
+
+    def first(step: DeclaredStep) -> DeclaredStep:
+        field = "delay_seconds" if step.calls else "sleep_seconds" if step.sleep_seconds else ""
+        if step.needs or not field:
+            return step
+        return msgspec.structs.replace(step, **{field: getattr(step, field) + seconds})
+
+    return msgspec.structs.replace(definition, steps=tuple(map(first, definition.steps)))
+
+
 def calls_of(definition: Definition) -> dict[str, AnyCall]:
     """The calls of a definition by the names of its planned steps, checked as far as known here.
+
+    Args:
+        definition: a checked one, without inner workflows.
 
     Raises:
         BadDefinition: an argument that a function does not take, or a function that this program

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,7 +23,19 @@ _MAX_REASON_LENGTH = 500
 _MOST_KEYS = 1_000
 
 Look = Callable[[str], Awaitable[JobView]]
-Cancel = Callable[[str, str], Awaitable[JobView]]
+CancelBatch = Callable[[str, str], Awaitable[Any]]
+
+
+class Cancels(NamedTuple):
+    """What cancels, by id and for a reason.
+
+    Attributes:
+        job: a job.
+        batch: a batch.
+    """
+
+    job: Callable[[str, str], Awaitable[JobView]]
+    batch: CancelBatch
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +63,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
             raise JobRefused(f"at most {_MOST_KEYS:,} steps are forgotten at once")
 
 
-async def fix(log: JobLog, look: Look, cancel: Cancel, workflow_id: str, wanted: Fix) -> None:
+async def fix(log: JobLog, look: Look, cancels: Cancels, workflow_id: str, wanted: Fix) -> None:
     """Stores the change if the workflow is blocked, and what follows from it.
 
     A process that is killed in between leaves the queue message to the orchestrator. A job of a
@@ -59,7 +72,7 @@ async def fix(log: JobLog, look: Look, cancel: Cancel, workflow_id: str, wanted:
     Args:
         log: the events of jobs.
         look: reads a job.
-        cancel: cancels a job.
+        cancels: cancels the jobs of steps.
         workflow_id: of the workflow.
         wanted: the change.
 
@@ -91,9 +104,10 @@ async def fix(log: JobLog, look: Look, cancel: Cancel, workflow_id: str, wanted:
 
     steps = await compare_and_set(lambda: look(workflow_id), change, f"workflow {workflow_id}")
     for step in steps:
+        cancel = cancels.batch if step.kind == "batch" else cancels.job
         with suppress(NotFound):  # a crash may have left its job out
-            job_id = derived_ids.step_id(workflow_id, step.n)
-            await cancel(job_id, f"workflow {workflow_id} does not wait for it any more")
+            step_id = derived_ids.step_id(workflow_id, step.n)
+            await cancel(step_id, f"workflow {workflow_id} does not wait for it any more")
 
 
 def _living_jobs(record: JobRecord, keys: Sequence[str]) -> list[ScheduledStep]:
@@ -112,7 +126,8 @@ def _living_jobs(record: JobRecord, keys: Sequence[str]) -> list[ScheduledStep]:
         )
     _check_keys(record.id, keys, memo.recorded_keys(recorded))
     waiting = memo.open_steps(recorded)
-    return [waiting[key] for key in keys if key in waiting and waiting[key].kind == "job"]
+    waited = [waiting[key] for key in keys if key in waiting]
+    return [step for step in waited if step.is_job or step.kind == "batch"]
 
 
 def _check_keys(workflow_id: str, keys: Iterable[str], recorded: set[str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -25,12 +25,14 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
-from penstock.jobs.workflows.fixing import Fix, fix
+from penstock.jobs.workflows.fixing import CancelBatch, Cancels, Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
+from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
 from penstock.jobs.workflows.step_view import StepView
-from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_view
+from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_secrets, workflow_view
 
 _AT_ONCE = 100
 _MAX_REASON_LENGTH = 1_000
@@ -46,13 +48,23 @@ class Workflows:
         log: the events of jobs.
         look: reads a job.
         cancel: cancels a job.
+        cancel_batch: cancels a batch.
+        ring: opens what is sealed.
     """
 
     def __init__(
-        self, bus: Bus, subjects: Subjects, log: JobLog, look: Look, cancel: Cancel
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        log: JobLog,
+        look: Look,
+        cancel: Cancel,
+        cancel_batch: CancelBatch,
+        ring: KeyRing,
     ) -> None:
         self._bus, self._subjects, self._log = bus, subjects, log
-        self._look, self._cancel = look, cancel
+        self._look, self._ring = look, ring
+        self._cancel, self._cancel_batch = cancel, cancel_batch
 
     async def get(self, workflow_id: str, *, with_attempts: bool = False) -> WorkflowView:
         """A workflow as it is now: its steps, what it waits for and since when.
@@ -135,13 +147,14 @@ class Workflows:
         Raises:
             NotFound: there is no such workflow.
             JobRefused: it has ended, and how; or the value cannot be sent.
+            MissingKey: the workflow is encrypted, and this client has no key.
             BusError: whether it was stored is unknown.
         """
         view = await self.get(workflow_id)
         if view.state.ended:
             raise JobRefused(f"workflow {workflow_id} takes no signal: it is {view.state}")
         try:
-            body = encode_result(value)
+            body = workflow_secrets(view.job).sealed_signal(name, encode_result(value))
         except (TypeError, ValueError, OverflowError) as error:
             raise JobRefused(f"signal {name!r}: its value cannot be sent: {error}") from error
         limits = (
@@ -160,6 +173,29 @@ class Workflows:
             signal_id=signal_id,
         )
         await self._bus.append(Outgoing(self._subjects.event(event), encode(event)))
+
+    async def replay(
+        self,
+        functions: Iterable[str] = (),
+        *,
+        since: datetime | None = None,
+        progress: Progress = lambda done, total: None,
+    ) -> ReplayReport:
+        """What the code that is imported here would do with the workflows that live now.
+
+        Each is run through what it has recorded, and no further: nothing is stored, no job and no
+        inline step is run. It needs the right to read the event log and no other.
+
+        Args:
+            functions: registered names; none for all.
+            since: only those that were dispatched since then.
+            progress: is called with how many were looked at, and of how many.
+
+        Raises:
+            BusError
+        """
+        replayer = Replayer(self._bus, self._subjects, self._ring)
+        return await replayer.replay(frozenset(functions), since, progress)
 
     async def fix(
         self,
@@ -194,7 +230,8 @@ class Workflows:
             BusError: whether it was stored is unknown.
         """
         wanted = Fix(forget=tuple(forget), version=version, accept=accept, reason=reason)
-        await fix(self._log, self._look, self._cancel, workflow_id, wanted)
+        cancels = Cancels(self._cancel, self._cancel_batch)
+        await fix(self._log, self._look, cancels, workflow_id, wanted)
         return await self.get(workflow_id)
 
     async def pause(self, workflow_id: str, reason: str = "") -> WorkflowView:

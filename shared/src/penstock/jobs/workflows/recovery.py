@@ -22,7 +22,6 @@ from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.workflows.client import Graphs
 from penstock.jobs.workflows.coded import inbox, memo
-from penstock.jobs.workflows.graph_record import GraphRecord
 from penstock.jobs.workflows.instances import Workflows
 from penstock.jobs.workflows.stuck import StuckWorkflow, coded_defect, graph_defect
 
@@ -97,7 +96,7 @@ class StuckWorkflows:
         if record is None or record.workflow is None:
             return None
         steps = memo.open_steps(record.workflow).values()
-        numbers = [step.n for step in steps if step.kind == "job"]
+        numbers = [step.n for step in steps if step.is_job]
         jobs = await bounded.gather(partial(self._step, record), numbers, _AT_ONCE)
         by_number = dict(zip(numbers, jobs, strict=True))
         over = {n for n, job in by_number.items() if job is None and await self._is_over(record, n)}
@@ -138,7 +137,7 @@ class StuckWorkflows:
             return None
         if record.state.ended or record.is_paused:
             return None
-        jobs = await self._jobs_of(record)
+        jobs = await self._graphs.jobs(record)
         try:
             defect = graph_defect(record, jobs, broker_time(self._bus))
         except ValueError:
@@ -153,11 +152,6 @@ class StuckWorkflows:
             reason=defect.reason,
         )
         return _Candidate(about)
-
-    async def _jobs_of(self, graph: GraphRecord) -> dict[int, JobRecord]:
-        ids = [derived_ids.step_id(graph.id, position) for position in range(len(graph.steps))]
-        records = await bounded.gather(self._log.read, ids, _AT_ONCE)
-        return {position: job for position, job in enumerate(records) if job is not None}
 
     # --- mending ----------------------------------------------------------------------------------
     async def recover(

@@ -131,7 +131,7 @@ def _scheduled(
         kind=step.kind,
         outcome=resolution.outcome if resolution else "waiting",
         since=since,
-        job_id=step_id if step.kind == "job" else "",
+        job_id=step_id if step.is_job else "",
         batch_id=step_id if step.kind == "batch" else "",
         due_at=step.due_at,
         ended_at=ended_at,

@@ -39,6 +39,9 @@ from penstock.jobs.workflows.graph_order import BadGraph
 
 AnyCall = Call | Awaiting
 
+_MAX_NAME_LENGTH = 100
+"""Of a graph, in the call of each of its steps."""
+
 
 class Step(msgspec.Struct, frozen=True):
     """A job in a graph; or one of several jobs; or a join of other steps, without a job.
@@ -100,13 +103,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class CommonTerms(NamedTuple):
-    """What the steps of one graph have in common."""
+    """What the steps of one graph have in common; ``workflow`` is its name."""
 
     queue: str = ""
     priority: Priority = "normal"
     delay: float | timedelta = 0.0
     tags: tuple[str, ...] = ()
     tries: int = 0
+    workflow: str = ""
 
 
 # --- to a definition ------------------------------------------------------------------------------
@@ -273,11 +277,14 @@ def _taken_from(takes: Mapping[str, Path], names: frozenset[str]) -> list[str]:
 
 def _delay_seconds(step: Step, common: float | timedelta, *, is_first: bool) -> float:
     """Raises BadTime."""
-    at = datetime.now(UTC)
     is_job = step.call is not None or bool(step.cases)
-    delays = [step.delay, common if is_first and is_job else 0.0]
-    due = [due_at(delay, None, at) or at for delay in delays]
-    return sum((moment - at).total_seconds() for moment in due)
+    return delay_seconds(step.delay) + (delay_seconds(common) if is_first and is_job else 0.0)
+
+
+def delay_seconds(delay: float | timedelta) -> float:
+    """The seconds that a job may be delayed by. Raises BadTime."""
+    at = datetime.now(UTC)
+    return ((due_at(delay, None, at) or at) - at).total_seconds()
 
 
 def seconds(length: float | timedelta) -> float:
@@ -339,7 +346,14 @@ def _terms(planned: PlannedStep, common: CommonTerms, graph_id: str, *, is_seale
         for parameter, position in step.takes.items()
     }
     priority, tags = terms.priority or common.priority, check_tags((*common.tags, *terms.tags))
-    made = Terms(step=step.name, sealed=is_sealed, takes=takes, priority=priority, tags=tags)
+    made = Terms(
+        step=step.name,
+        workflow=common.workflow[:_MAX_NAME_LENGTH],
+        sealed=is_sealed,
+        takes=takes,
+        priority=priority,
+        tags=tags,
+    )
     if step.compensates is not None:
         return made
     return msgspec.structs.replace(

@@ -7,11 +7,13 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.events.workflow import Status
-from penstock.jobs.errors import JobRefused
+from penstock.events.workflow import MAX_STATUS_LENGTH, RefusedSignal, Status, WorkflowMemo
+from penstock.jobs.errors import JobRefused, MissingKey, Undecryptable
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
+from penstock.jobs.payloads import payload
 from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 from penstock.jobs.workflows.step_view import StepView, recorded_steps
 
 
@@ -32,6 +34,8 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
         goes_on_at: when a suspended one goes on in any case; None where it has no such time.
         paused_at: since when no advance is started; None where it is not paused.
         pause_reason: given by the person who paused it.
+        refused_signals: that it passed over, since their values were of another type than what it
+            waited for; oldest first.
     """
 
     job: JobView
@@ -46,6 +50,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     goes_on_at: datetime | None = None
     paused_at: datetime | None = None
     pause_reason: str = ""
+    refused_signals: tuple[RefusedSignal, ...] = ()
 
     @property
     def id(self) -> str:
@@ -78,7 +83,7 @@ def workflow_view(job: JobView) -> WorkflowView:
         job=job,
         version=record.code_version,
         steps=tuple(recorded_steps(job.id, recorded)),
-        status=recorded.status,
+        status=_status(job, recorded),
         blocked=recorded.blocked,
         blocked_since=recorded.blocked_since,
         advances=recorded.advances,
@@ -87,7 +92,26 @@ def workflow_view(job: JobView) -> WorkflowView:
         goes_on_at=record.wakes_at if is_suspended else None,
         paused_at=record.paused_at if record.is_paused else None,
         pause_reason=record.pause_reason if record.is_paused else "",
+        refused_signals=tuple(memo.refused_signals(recorded)),
     )
+
+
+def workflow_secrets(job: JobView) -> Secrets:
+    """What seals and opens the values of a workflow; nothing where its call cannot be read."""
+    try:
+        return Secrets(job.ring, payload.decode(job.record.payload))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return NONE
+
+
+def _status(job: JobView, recorded: WorkflowMemo) -> Status:
+    """What a workflow shows of itself, as far as this process may read it."""
+    if not recorded.sealed_status:
+        return recorded.status
+    try:
+        return workflow_secrets(job).opened_status(recorded.sealed_status)
+    except (MissingKey, Undecryptable, msgspec.MsgspecError) as error:
+        return {"status": f"(encrypted: {error})"[:MAX_STATUS_LENGTH]}
 
 
 def _keys(numbers: Iterable[int], keys: dict[int, str]) -> list[str]:

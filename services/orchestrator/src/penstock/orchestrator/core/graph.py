@@ -174,7 +174,7 @@ class Graph:
         if not is_stopping and self._to_requeue and not self._refused:
             return Requeue(tuple(sorted(self._to_requeue)))
         progress = self.progress()
-        if progress.unread and not is_stopping:
+        if progress.unread:
             return ReadResults(progress.unread)
         if jobs := tuple(index for index in progress.ready if self._is_job(index)):
             return StartSteps(jobs)
@@ -207,7 +207,7 @@ class Graph:
         if self._progress is None:
             self._progress = self._plan.progress(
                 {**self._slots, **self._waits},
-                self._known_results,
+                {**self._results, **self._values},
                 self._dispatched,
                 self._refused,
                 is_cancelled=self.record.state in (GraphState.STOPPING, GraphState.CANCELLED),
@@ -216,7 +216,7 @@ class Graph:
 
     @property
     def _known_results(self) -> dict[int, Any]:
-        return {**self._results, **self._values}
+        return {**self._results, **self._values, **self.progress().values}
 
     def needed(self, index: int, path: Path) -> set[int]:
         """The steps whose results a parameter of a step may come from."""

@@ -83,7 +83,7 @@ class SuspendedWorkflow:
 
     def _add(self, steps: Iterable[ScheduledStep]) -> None:
         for step in steps:
-            if step.kind == "job":
+            if step.is_job:
                 self.jobs[step.key] = step.n
                 self.unseen.add(step.n)
             elif step.kind == "batch":

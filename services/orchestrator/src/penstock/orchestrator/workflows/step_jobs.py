@@ -54,8 +54,8 @@ class StepJobs:
             Number of each step that has ended, and whether it completed; and the steps whose jobs
             never were dispatched.
         """
-        jobs = [step for step in steps if step.kind in ("job", "batch")]
-        ids = {step.n: derived_ids.step_id(key, step.n) for step in jobs if step.kind == "job"}
+        jobs = [step for step in steps if step.is_job or step.kind == "batch"]
+        ids = {step.n: derived_ids.step_id(key, step.n) for step in jobs if step.is_job}
         states = await step_ends.of_jobs(self._bus, self._subjects, list(ids.values()))
         ended = {n: True for n, job_id in ids.items() if job_id in states.completed}
         missing: list[ScheduledStep] = []

@@ -214,8 +214,7 @@ class SuspendedWorkflows:
         """Most ends are those of plain jobs, and passed over unread."""
         if job_id in self.unfinished and name in _ENDS:
             self._see_own_end(job_id, name, stored)
-        else:
-            self._see_step(job_id, name, stored, JOB_EVENTS)
+        self._see_step(job_id, name, stored, JOB_EVENTS)
 
     def _see_step(self, step_id: str, name: str, stored: Stored, codec: Codec) -> None:
         """The end of a job or batch that may be a step, or that it lives again."""

@@ -160,7 +160,7 @@ class Refusals:
             return
         await self._joblog.follow_up(after, trace)
         self._log.write(
-            logging.ERROR, reason.error.message,
+            logging.ERROR, record.function,
             "workflow %s is blocked: %s", record.id, reason.error.message,
         )  # fmt: skip
 

@@ -7,12 +7,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import new_id
+from penstock.events.subjects import BadName
 from penstock.events.workflow import (
     INBOX_EVENTS,
+    RefusedSignal,
     Resolution,
     StepRecorded,
     StepsScheduled,
@@ -21,7 +24,7 @@ from penstock.events.workflow import (
 from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import Terms
-from penstock.jobs.errors import Cancelled
+from penstock.jobs.errors import Cancelled, MissingKey, WorkflowError
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
@@ -31,6 +34,7 @@ from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part
+from penstock.jobs.workflows.coded.secrets import Secrets
 from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
@@ -89,7 +93,11 @@ class Advances:
         if isinstance(kind, WorkflowType) and version and kind.serving(version) is not kind:
             return Blocked(kind.why_not(version), around.whole_record())
         try:
-            outcome = advance(kind.function, job.arguments, job.id, workflow_memo, around)
+            outcome = advance(
+                kind.function, job.arguments, job.id, workflow_memo, around, around.secrets
+            )
+        except MissingKey as error:
+            return Blocked(f"{job.payload.function}: {error}", around.whole_record())
         except Diverged as difference:
             return Blocked(f"{job.payload.function}: {difference}", around.whole_record())
         if isinstance(outcome, Ended):
@@ -102,6 +110,7 @@ class WorkerSurroundings:
 
     Attributes:
         record: the job by its events.
+        secrets: seals and opens what it records.
     """
 
     record: JobRecord
@@ -118,7 +127,9 @@ class WorkerSurroundings:
     ) -> None:
         self._bus, self._joblog, self._client = bus, joblog, client
         self._loop, self._reader, self._job = loop, reader, job
-        self._batches = StepBatches(client.batches, job.id, self._in_loop)
+        self.secrets = Secrets(client.dispatcher.factory.ring, job.payload)
+        seals = self.secrets.are_sealed
+        self._batches = StepBatches(client.batches, job.id, self._in_loop, seals=seals)
 
     # --- in the job's thread ----------------------------------------------------------------------
     def now(self) -> datetime:
@@ -127,10 +138,20 @@ class WorkerSurroundings:
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         return self._arrivals.next(open_steps, self.now())
 
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        return self._arrivals.refused(open_steps)
+
     def encode(self, n: int, command: RunJob[Any]) -> bytes:
         step_id = derived_ids.step_id(self._job.id, n)
-        terms = Terms(step=command.name)
-        return self._client.dispatcher.prepare(command.call, step_id, terms=terms).payload
+        terms = Terms(
+            step=command.name,
+            workflow=self._job.payload.function,
+            sealed=self.secrets.are_sealed,
+        )
+        try:
+            return self._client.dispatcher.prepare(command.call, step_id, terms=terms).payload
+        except BadName as error:
+            raise WorkflowError(f"step {command.name!r}: {error}") from error
 
     def begin(self) -> WorkflowMemo:
         """What was recorded; reads how its open steps have ended so far. Call it first."""
@@ -140,7 +161,8 @@ class WorkerSurroundings:
         self.record, ends = history
         workflow_memo = self.record.workflow or memo.EMPTY
         ends = [*ends, *self._batches.read_ends(memo.open_steps(workflow_memo).values())]
-        self._arrivals = Arrivals(ends, lambda: self._in_loop(lambda: self._signals(workflow_memo)))
+        read_signals = partial(self._in_loop, lambda: self._signals(workflow_memo))
+        self._arrivals = Arrivals(ends, read_signals, self.secrets)
         return workflow_memo
 
     def whole_record(self) -> JobRecord:

@@ -152,7 +152,10 @@ class RunContext:
     @property
     def graph(self) -> RunGraph | None:
         place = derived_ids.step(self._job.id)
-        return RunGraph(place[0], self._job.payload.step, place[1]) if place else None
+        if place is None:
+            return None
+        call, (graph_id, index) = self._job.payload, place
+        return RunGraph(id=graph_id, name=call.workflow, step=call.step, index=index)
 
     def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0, **terms: Any) -> str:
         work = self._services.client.dispatch(call, queue=queue, delay=delay, **terms)
@@ -164,6 +167,7 @@ class RunGraph:
     """See :class:`penstock.jobs.running.context.JobGraph`."""
 
     id: str
+    name: str
     step: str
     index: int
 

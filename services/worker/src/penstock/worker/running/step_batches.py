@@ -35,6 +35,7 @@ class StepBatches:
         batches: makes and reads them.
         workflow_id: id of the workflow.
         in_loop: runs what talks to the broker, from the job's thread.
+        seals: encrypts the arguments of their jobs.
     """
 
     def __init__(
@@ -42,7 +43,10 @@ class StepBatches:
         batches: Batches,
         workflow_id: str,
         in_loop: Callable[[Callable[[], Awaitable[Any]]], Any],
+        *,
+        seals: bool = False,
     ) -> None:
+        self._seals = seals
         self._batches, self._workflow_id, self._in_loop = batches, workflow_id, in_loop
         self._begun: set[str] = set()
 
@@ -71,9 +75,8 @@ class StepBatches:
             while chunk := list(islice(calls, _CALLS_AT_ONCE)):
                 for call in chunk:
                     check_call("ctx.map", call)
-                self._in_loop(
-                    partial(self._batches.add, batch_id, chunk, key=batch_id, start=start)
-                )
+                add = partial(self._batches.add, key=batch_id, start=start, sealed=self._seals)
+                self._in_loop(partial(add, batch_id, chunk))
                 start += len(chunk)
         except (JobRefused, WorkflowError) as error:
             reason = f"adding its jobs failed: {error}"[:500]

@@ -23,6 +23,7 @@ from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.workflows.coded import memo
 from penstock.jobs.workflows.coded.blocking import blocked
 from penstock.jobs.workflows.coded.step_jobs import step_events
+from penstock.runtime.limited_log import LimitedLog
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.outcome import Blocked, FinishedJob, Outcome, Suspended
 from penstock.worker.running.recent_workflows import RecentWorkflows
@@ -57,10 +58,13 @@ class Suspensions:
 
     def __init__(self, bus: Bus, joblog: JobLog, sender: Sender, recent: RecentWorkflows) -> None:
         self._bus, self._joblog, self._sender, self._recent = bus, joblog, sender, recent
+        self._log = LimitedLog(log)
 
     def blocked(self, job: ClaimedJob, verdict: Blocked) -> WorkflowBlocked:
         """What is recorded of an advance that its workflow's code does not fit."""
-        log.error("workflow %s is blocked: %s", job.id, verdict)
+        self._log.write(
+            logging.ERROR, job.payload.function, "workflow %s is blocked: %s", job.id, verdict
+        )
         source, now = self._joblog.source, broker_time(self._bus)
         return blocked(verdict.record, str(verdict), source=source, now=now)
 

@@ -9,9 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from penstock.events.job import JobError
-from penstock.events.workflow import InlineResult, Resolution, WorkflowMemo
-from penstock.jobs.errors import Verdict, WorkflowError
+from penstock.events.workflow import (
+    MAX_REFUSAL_LENGTH,
+    MAX_REFUSED_SIGNALS,
+    InlineResult,
+    RefusedSignal,
+    Resolution,
+    WorkflowMemo,
+)
+from penstock.jobs.errors import Undecryptable, Verdict, WorkflowError
 from penstock.jobs.job_type import Call, encode_result
 from penstock.jobs.workflows.coded import results
 from penstock.jobs.workflows.coded.commands import RunInline, RunJob
@@ -19,6 +28,7 @@ from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Part, Suspension
+from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 
 _MAX_MESSAGE_LENGTH = 4_000
 
@@ -32,6 +42,10 @@ class Surroundings(Protocol):
 
     def next_end(self, open_steps: Mapping[str, Leaf]) -> Resolution | None:
         """How one of these has ended, each once; None while none has."""
+        ...
+
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        """Signals for these that none of them can be given; asked for once nothing goes on."""
         ...
 
     def record_part(self, part: Part) -> None:
@@ -60,23 +74,25 @@ def advance(
     workflow_id: str,
     memo: WorkflowMemo,
     around: Surroundings,
+    secrets: Secrets = NONE,
 ) -> Ended | Suspension:
     """Runs a workflow from the top until it ends or nothing of it can go on.
 
     Raises:
         Diverged: the code does not fit the memo.
+        MissingKey: what it was given is encrypted with a key that is not here.
         WorkflowError: it does what it must not; and whatever the workflow raises.
     """
 
     def make(driver: Driver) -> Any:
         return function(WorkflowContext(driver, workflow_id), **arguments)
 
-    driver = Driver(make, memo, around.now())
+    driver = Driver(make, memo, around.now(), secrets)
     try:
         state = driver.replay()
         while not isinstance(state, Ended):
             if isinstance(state, Calls):
-                result = _call(state.key, state.command)
+                result = secrets.sealed_result(_call(state.key, state.command))
                 patches = driver.patches
                 around.record_part(
                     Part(driver.now, driver.consumed, inline=result, patches=patches)
@@ -89,7 +105,8 @@ def advance(
             else:
                 recording = driver.suspend(around.encode)
                 if isinstance(recording, Suspension):
-                    return recording
+                    refused = around.refused(driver.open)
+                    return msgspec.structs.replace(recording, refused=refused)
                 around.record_part(recording)
                 driver.recorded()
     finally:
@@ -106,7 +123,7 @@ def _unbegun(driver: Driver, around: Surroundings) -> Leaf | None:
 
 
 def _call(key: str, command: RunInline[Any]) -> InlineResult:
-    digest = results.digest(command)
+    digest = results.digest(command, sealed=False)  # of a function without its arguments
     try:
         value = command.function(*command.args)
         if inspect.iscoroutine(value):
@@ -130,10 +147,16 @@ class Arrivals:
     Args:
         ends: of jobs, in the order in which they ended.
         signals: the inbox; read once, when a signal is first waited for.
+        secrets: opens encrypted signals.
     """
 
-    def __init__(self, ends: Iterable[Resolution], signals: Callable[[], Sequence[Signal]]) -> None:
-        self._ends, self._read_signals = deque(ends), signals
+    def __init__(
+        self,
+        ends: Iterable[Resolution],
+        signals: Callable[[], Sequence[Signal]],
+        secrets: Secrets = NONE,
+    ) -> None:
+        self._ends, self._read_signals, self._secrets = deque(ends), signals, secrets
         self._signals: list[Signal] | None = None
 
     def next(self, open_steps: Mapping[str, Leaf], now: datetime) -> Resolution | None:
@@ -143,7 +166,7 @@ class Arrivals:
             if end.key in open_steps:
                 return end
         for leaf in open_steps.values():
-            if leaf.kind == "signal" and (signal := self._take(leaf.digest)):
+            if leaf.kind == "signal" and (signal := self._take(leaf)):
                 return Resolution(
                     key=leaf.key,
                     outcome="received",
@@ -155,10 +178,34 @@ class Arrivals:
                 return Resolution(key=leaf.key, outcome="fired" if is_timer else "timed-out")
         return None
 
-    def _take(self, name: str) -> Signal | None:
+    def refused(self, open_steps: Mapping[str, Leaf]) -> tuple[RefusedSignal, ...]:
+        """See :meth:`Surroundings.refused`: what is left of signals that are waited for."""
+        waits = {leaf.digest: leaf for leaf in open_steps.values() if leaf.kind == "signal"}
+        unfit = [
+            RefusedSignal(
+                sequence=signal.sequence,
+                signal=signal.name,
+                reason=self._misfit(waits[signal.name], signal),
+            )
+            for signal in self._signals or ()
+            if signal.name in waits
+        ]
+        return tuple(unfit[:MAX_REFUSED_SIGNALS])
+
+    def _take(self, leaf: Leaf) -> Signal | None:
+        """The first signal of that name whose value fits."""
         if self._signals is None:
             self._signals = list(self._read_signals())
         for index, signal in enumerate(self._signals):
-            if signal.name == name:
+            if signal.name == leaf.digest and not self._misfit(leaf, signal):
                 return self._signals.pop(index)
         return None
+
+    def _misfit(self, leaf: Leaf, signal: Signal) -> str:
+        """Why a signal is not what is waited for; empty where it is. Raises MissingKey."""
+        try:
+            plain = self._secrets.signal(signal.name, signal.value)
+        except Undecryptable as error:
+            return str(error)[:MAX_REFUSAL_LENGTH]
+        reason = results.misfit(leaf.command, plain)
+        return "its value is of another type" if reason and self._secrets.are_sealed else reason

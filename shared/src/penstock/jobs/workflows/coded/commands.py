@@ -24,10 +24,15 @@ class Command(Generic[T]):
 
 @dataclass(eq=False)
 class RunJob(Command[T]):
-    """A job, of which the result is waited for."""
+    """A job, of which the result is waited for.
+
+    Attributes:
+        compensation: a call that undoes it, or what makes one from its result; None for none.
+    """
 
     name: str
     call: Call
+    compensation: Call | Callable[[Any], Call] | None = None
 
 
 @dataclass(eq=False)
@@ -83,6 +88,13 @@ class WaitSignal(Command[T]):
     default: Any = NO_DEFAULT
 
 
+@dataclass(eq=False)
+class AwaitGivenUp(Command[None]):
+    """The ends of steps that were given up and may have to be undone."""
+
+    name: str = "given-up"
+
+
 Awaited = Command[Any] | Call | Coroutine[Any, Any, Any]
 """What runs beside others: a command, a call of a job, or a coroutine of the workflow."""
 
@@ -93,6 +105,7 @@ class Join(Command[T]):
 
     Attributes:
         first_only: the first that ends decides, and the others are given up.
+        raises: one that fails is an error of the whole; else only that it ended counts.
         on_failure: ``cancel`` gives up the others as soon as one fails, ``drain`` awaits them.
     """
 
@@ -100,3 +113,4 @@ class Join(Command[T]):
     parts: list[Awaited] = field(default_factory=list)
     first_only: bool = False
     on_failure: Literal["cancel", "drain"] = "cancel"
+    raises: bool = True

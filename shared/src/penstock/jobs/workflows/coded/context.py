@@ -15,12 +15,13 @@ import msgspec
 
 from penstock.events.workflow import MAX_STATUS_FIELDS, Status
 from penstock.jobs.batches.allowed_failures import parse_allowed_failures
-from penstock.jobs.errors import WorkflowError
+from penstock.jobs.errors import StepFailed, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import results
 from penstock.jobs.workflows.coded.commands import (
     NO_DEFAULT,
     Awaited,
+    AwaitGivenUp,
     Command,
     Join,
     RunBatch,
@@ -29,6 +30,7 @@ from penstock.jobs.workflows.coded.commands import (
     Sleep,
     WaitSignal,
 )
+from penstock.jobs.workflows.coded.compensations import Compensation, Compensations
 from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.results import MapResult
 
@@ -50,19 +52,40 @@ class WorkflowContext:
         self.workflow_id = workflow_id
 
     # --- awaitables -------------------------------------------------------------------------------
-    def run(self, call: Call, *, name: str = "") -> Command[Any]:
+    def run(
+        self, call: Call, *, name: str = "", compensate: Compensation | None = None
+    ) -> Command[Any]:
         """Runs a job, in its own queue; awaited, its result.
 
         Args:
             call: of the job.
             name: in the key; the function's own otherwise.
+            compensate: a call of a job that undoes it, or a function that makes one from its
+                result. Once this completed, :meth:`compensate` runs it.
 
         Raises:
             StepFailed: at the await: the job is dead, or was cancelled.
             WorkflowError: it is no call, or one that cannot be a step.
         """
         check_call("ctx.run", call)
-        return RunJob(name or results.short_name(call.job.name), call)
+        if compensate is not None and not callable(compensate):
+            check_call("ctx.run(compensate=...)", compensate)
+        return RunJob(name or results.short_name(call.job.name), call, compensate)
+
+    def compensate(self, *, name: str = "compensate") -> Command[None]:
+        """Undoes the steps that completed, by what they were given as ``compensate=``.
+
+        Newest first, each a job of its own, once for each step. All are tried, also where one is
+        dead. Steps that were given up, and whose jobs may complete yet, are awaited first.
+
+        Args:
+            name: of its scope.
+
+        Raises:
+            StepFailed: at the await, once all were tried: the first that is dead.
+        """
+        undone = newest_first(self, self._driver.compensations)
+        return Join(name, [undone], first_only=True)
 
     def map(
         self, calls: Iterable[Call], *, allowed_failures: int | str = 0, name: str = ""
@@ -213,13 +236,24 @@ class WorkflowContext:
         return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
+async def newest_first(context: WorkflowContext, compensations: Compensations) -> None:
+    """Carries out compensations. Raises StepFailed, once all were tried."""
+    await AwaitGivenUp()
+    failure = None
+    while (call := compensations.newest()) is not None:
+        try:
+            await context.run(call)
+        except StepFailed as error:
+            failure = failure or error
+        compensations.carried_out()
+    if failure is not None:
+        raise failure
+
+
 def check_call(what: str, call: Call) -> None:
     """Raises WorkflowError: it is no call, or one that cannot be a step."""
     if not isinstance(call, Call):
         raise WorkflowError(f"{what} takes calls of jobs, my_job(...), found {call!r}")
-    if call.job.encrypted or call.job.kind:
-        kind = "an encrypted job" if call.job.encrypted else "a workflow"
-        raise WorkflowError(f"{call.job.name}: {kind} cannot be a step of a workflow yet")
 
 
 def _checked(parts: tuple[Awaited, ...], context: WorkflowContext) -> list[Awaited]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -30,18 +30,20 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowMemo,
 )
-from penstock.jobs.errors import StepFailed, WorkflowError
+from penstock.jobs.errors import MissingKey, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import fitting, results
 from penstock.jobs.workflows.coded.commands import (
     Awaited,
+    AwaitGivenUp,
     Command,
     Join,
     RunBatch,
     RunInline,
     RunJob,
 )
-from penstock.jobs.workflows.coded.foreign_await import foreign_await, without_loop
+from penstock.jobs.workflows.coded.compensations import Compensations
+from penstock.jobs.workflows.coded.foreign_await import foreign_await, leave, without_loop
 from penstock.jobs.workflows.coded.nodes import (
     Branch,
     Calls,
@@ -54,9 +56,14 @@ from penstock.jobs.workflows.coded.nodes import (
     Quiet,
     Scope,
     Suspension,
+    due_at,
     groups,
+    later,
 )
+from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 from penstock.jobs.workflows.coded.unrecorded import Encode, Unrecorded
+
+Make = Callable[["Driver"], Coroutine[Any, Any, Any]]
 
 
 class Driver:
@@ -66,26 +73,31 @@ class Driver:
         make: its coroutine, not begun, of a context over this driver.
         memo: what was recorded of it.
         now: the time now, once the memo is used up.
+        secrets: opens what was encrypted.
 
     Attributes:
         now: the time that the code sees.
         status: what it shows of itself.
         scope: of the part whose code runs.
+        entry: number of the recorded entry that it runs through; 0 once the memo is used up.
+        compensations: what undoes the steps that completed.
     """
 
     def __init__(
-        self, make: Callable[[Driver], Coroutine[Any, Any, Any]], memo: WorkflowMemo, now: datetime
+        self, make: Make, memo: WorkflowMemo, now: datetime, secrets: Secrets = NONE
     ) -> None:
-        self.now, self._live_now = now, now
+        self.now, self._live_now, self._secrets = now, now, secrets
         self.status: Status = {}
         self.scope = Scope()
+        self.entry = 0
+        self.compensations = Compensations()
         self._memo = memo
         self._open: dict[str, Leaf] = {}
         self._inline: deque[Leaf] = deque()
         self._ready: deque[Callable[[], None]] = deque()
         self._unrecorded = Unrecorded(memo.next_number)
         self._patches = dict.fromkeys(memo.patches, True)
-        self._is_replaying = bool(memo.entries)
+        self._is_replaying, self._is_closing = bool(memo.entries), False
         self._root = Branch(None, make(self), self.scope)
         self._ready.append(partial(self._step, self._root, None))
 
@@ -97,9 +109,9 @@ class Driver:
             Diverged, WorkflowError, and what the workflow raises.
         """
         for index, entry in enumerate(self._memo.entries):
-            self.now = entry.now
+            self.now, self.entry = entry.now, index + 1
             self._replay(entry, fitting.Terms(self._memo, index))
-        self.now, self._is_replaying = self._live_now, False
+        self.now, self.entry, self._is_replaying = self._live_now, 0, False
         return self.go_on()
 
     def go_on(self) -> Ended | Calls | Quiet:
@@ -187,8 +199,8 @@ class Driver:
             scheduled=scheduled,
             cancelled=given_up,
             wait=tuple(WaitGroup(*group) for group in groups(self._root)),
-            due_at=self._due_at(),
-            status=self.status,
+            due_at=due_at(self._root, self._open.values()),
+            **self._secrets.status(self.status),
             parts=unrecorded.parts,
             patches=unrecorded.patches,
         )
@@ -205,7 +217,8 @@ class Driver:
         self._unrecorded.parts += 1
 
     def close(self) -> None:
-        """Ends the coroutines; what they do then has no effect."""
+        """Ends the coroutines; what they do then has no effect, and no more awaits begin."""
+        self._is_closing = True
         self._close(self._root)
 
     # --- replaying --------------------------------------------------------------------------------
@@ -225,8 +238,7 @@ class Driver:
         else:
             fitting.check_no_inline(self._inline, fitting.what(entry), terms)
             for leaf, step in fitting.scheduled_leaves(entry, self._open.values(), terms):
-                self._unrecorded.number(leaf, step.n)
-                leaf.due_at = step.due_at
+                self._unrecorded.number(leaf, step)
             self._unrecorded.clear()
             self._unrecorded.parts += entry.is_part
 
@@ -269,6 +281,8 @@ class Driver:
             return branch
         if isinstance(part, Join):
             return self._join(part, parent, scope)
+        if isinstance(part, AwaitGivenUp):
+            return self._begun(self.compensations.unclear(part, parent))
         if not isinstance(part, Command):
             raise WorkflowError(
                 f"found {part!r}, expected a call of a job, a coroutine or an awaitable of the "
@@ -281,15 +295,18 @@ class Driver:
         own = Scope(scope.key(command.name) + "/")
         for part in command.parts:
             node.parts.append(self._begin(part, node, own))
-        if not command.parts:
+        return self._begun(node)
+
+    def _begun(self, node: JoinNode) -> JoinNode:
+        if not node.parts:
             self._ready.append(partial(self._end, node, []))
         return node
 
     def _leaf(self, command: Command[Any], parent: Node, scope: Scope) -> Leaf:
         key = scope.key(getattr(command, "name", ""))
         length = results.length(command)
-        due_at = _later(self.now, length) if length is not None else None
-        leaf = Leaf(parent, key, command, results.digest(command), due_at)
+        due = later(self.now, length) if length is not None else None
+        leaf = Leaf(parent, key, command, results.digest(command, self._secrets.are_sealed), due)
         if isinstance(command, RunInline):
             self._inline.append(leaf)
         else:
@@ -300,20 +317,23 @@ class Driver:
     def _consume(self, resolution: Resolution) -> None:
         leaf = self._open.pop(resolution.key)
         self._unrecorded.consume(resolution)
+        value, failure = None, None
         try:
-            value = results.value(leaf.command, resolution)
+            value = results.value(leaf.command, self._secrets.opened(leaf, resolution))
+        except MissingKey:
+            raise
         except Exception as error:
-            self._end(leaf, None, error)
-        else:
-            self._end(leaf, value)
+            failure = error
+        self.compensations.see(leaf, resolution, value)
+        if not leaf.has_ended:  # else it was given up, and only its end had to be known
+            self._end(leaf, value, failure)
 
     def _return_inline(self, leaf: Leaf, result: InlineResult) -> None:
         self._inline.remove(leaf)
-        if result.error is not None:
-            error = StepFailed(result.key, result.error.kind, result.error.message)
-            self._end(leaf, None, error)
-        else:
-            self._end(leaf, msgspec.msgpack.decode(result.value))
+        self._unrecorded.returned(result)
+        error = results.failure(result)
+        value = None if error else msgspec.msgpack.decode(self._secrets.result(result))
+        self._end(leaf, value, error)
 
     def _end(self, node: Node, value: Any, error: BaseException | None = None) -> None:
         node.has_ended, node.value, node.error = True, value, error
@@ -335,7 +355,8 @@ class Driver:
             return
         if not all(part.has_ended for part in join.parts):
             return
-        failed = next((p.error for p in join.parts if p.error is not None), None)
+        errors = (part.error for part in join.parts if command.raises)
+        failed = next((error for error in errors if error is not None), None)
         self._end(join, [p.value for p in join.parts], failed)
 
     def _give_up_others(self, join: JoinNode) -> None:
@@ -348,8 +369,7 @@ class Driver:
         node.has_ended = True
         match node:
             case Leaf():
-                if self._open.pop(node.key, None) and node.n is not None:
-                    self._unrecorded.give_up(node.n)
+                self._give_up(node)
                 if node in self._inline:
                     self._inline.remove(node)
             case Branch():
@@ -361,29 +381,23 @@ class Driver:
                     if not part.has_ended:
                         self._close(part)
 
+    def _give_up(self, leaf: Leaf) -> None:
+        """Its job is cancelled. If it completes first, and must be undone, that is noted."""
+        if leaf.key not in self._open:
+            return
+        if leaf.n is not None:
+            self._unrecorded.give_up(leaf.n)
+        if leaf.n is None or not self.compensations.keeps(leaf):
+            del self._open[leaf.key]
+
     def _close_work(self, branch: Branch) -> None:
         self.scope = branch.scope
+        if self._is_closing:
+            leave(branch.work)
+            return
         try:
             branch.work.close()
         except RuntimeError as error:
             raise WorkflowError(
                 f"{branch.work} was given up and awaits in a 'finally' or 'except': {error}"
             ) from error
-
-    # --- suspending -------------------------------------------------------------------------------
-    def _due_at(self) -> datetime | None:
-        """The first time at which a group may have ended for its times alone."""
-        by_number = {leaf.n: leaf.due_at for leaf in self._open.values()}
-        dues = []
-        for steps, _ in groups(self._root):
-            times = [due for n in steps if (due := by_number[n]) is not None]
-            if times:
-                dues.append(max(times))
-        return min(dues, default=None)
-
-
-def _later(now: datetime, length: timedelta) -> datetime:
-    try:
-        return now + length
-    except OverflowError:
-        raise WorkflowError(f"{length} from now is beyond the last year there is") from None

@@ -59,7 +59,7 @@ def scheduled_leaves(
         leaf = called.pop(step.key, None)
         if leaf is None:
             raise Diverged(f"recorded is {step.kind} {step.key!r}, the code does not call it")
-        is_accepted = terms.is_accepted and leaf.kind == step.kind == "job"
+        is_accepted = terms.is_accepted and leaf.kind == step.kind and step.is_job
         if (leaf.kind, leaf.digest) != (step.kind, step.digest) and not is_accepted:
             raise Diverged(
                 f"recorded under {step.key!r} is {step.kind} {step.digest}, "

@@ -1,4 +1,4 @@
-"""Names the place where the code of a workflow awaits something that is not the context's."""
+"""Coroutines at odds with being run again: foreign awaits, awaits while they are closed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.jobs.errors import WorkflowError
 
+_MOST_AWAITS = 1_000
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _ADVICE = (
     "a workflow awaits only what its context gives: ctx.run(job(...)) for work, ctx.step(...) for "
@@ -38,3 +39,19 @@ def without_loop(error: Exception) -> Exception:
     refused = WorkflowError(f"{place}uses asyncio's event loop; {_ADVICE}")
     refused.__cause__ = error
     return refused
+
+
+def leave(work: Coroutine[Any, Any, Any]) -> None:
+    """Closes a coroutine that goes on in a later advance.
+
+    Its ``finally`` blocks run, as Python has it; what they await does not begin, and what they
+    raise does not count.
+    """
+    for _ in range(_MOST_AWAITS):
+        try:
+            work.close()
+        except RuntimeError:  # it awaits in a 'finally': that await is closed, too
+            continue
+        except Exception:  # noqa: S110 - it is raised where the code really gets there
+            pass
+        return

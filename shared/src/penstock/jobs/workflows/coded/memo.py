@@ -16,6 +16,7 @@ from penstock.events.job_event import JobEvent
 from penstock.events.workflow import (
     MemoCarried,
     MemoEntry,
+    RefusedSignal,
     ScheduledStep,
     StepRecorded,
     StepsScheduled,
@@ -73,12 +74,14 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
         consumed=event.consumed,
         scheduled=event.scheduled,
         cancelled=event.cancelled,
+        refused=event.refused,
     )
     return msgspec.structs.replace(
         memo,
         entries=(*memo.entries, entry),
         wait=event.wait,
         status=event.status,
+        sealed_status=event.sealed_status,
         advances=event.number,
         **_by_code(memo, event),
     )
@@ -205,12 +208,14 @@ def scheduled_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
 
 
 def open_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
-    """What was scheduled, and is neither consumed nor given up, by key."""
+    """What was scheduled, and is neither consumed nor given up for good, by key."""
     steps = scheduled_steps(memo)
     given_up = {n for entry in memo.entries for n in entry.cancelled}
     consumed = {resolution.key for entry in memo.entries for resolution in entry.consumed}
     return {
-        key: step for key, step in steps.items() if key not in consumed and step.n not in given_up
+        key: step
+        for key, step in steps.items()
+        if key not in consumed and (step.n not in given_up or step.is_compensated)
     }
 
 
@@ -220,18 +225,24 @@ def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
     return [
         step
         for step in scheduled_steps(memo).values()
-        if step.n in given_up and step.kind in ("job", "batch")
+        if step.n in given_up and (step.is_job or step.kind == "batch")
     ]
 
 
 def consumed_signals(memo: WorkflowMemo) -> set[int]:
-    """Sequences of the signals that it took note of."""
-    return {
+    """Sequences of the signals that it took note of, or passed over."""
+    consumed = {
         resolution.sequence
         for entry in memo.entries
         for resolution in entry.consumed
         if resolution.sequence
     }
+    return consumed | {signal.sequence for signal in refused_signals(memo)}
+
+
+def refused_signals(memo: WorkflowMemo) -> list[RefusedSignal]:
+    """Signals whose values were of another type than what was waited for, oldest first."""
+    return [signal for entry in memo.entries for signal in entry.refused]
 
 
 def goes_on(wait: Iterable[WaitGroup], ended: Mapping[int, bool]) -> bool:

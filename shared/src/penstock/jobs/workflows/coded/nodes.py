@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from penstock.events.brief import brief, brief_fields
 from penstock.events.workflow import (
     MAX_KEY_LENGTH,
     InlineResult,
+    RefusedSignal,
     Resolution,
     ScheduledStep,
     Status,
@@ -56,6 +58,11 @@ class Suspension(msgspec.Struct, frozen=True):
     status: Status
     parts: int = 0
     patches: tuple[str, ...] = ()
+    sealed_status: bytes = b""
+    refused: tuple[RefusedSignal, ...] = ()
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -119,20 +126,27 @@ class Leaf(Node):
 
     Attributes:
         n: its number; None until it is recorded.
+        is_compensated: as it was recorded: its end is noted also after it was given up.
     """
 
     def __init__(
-        self, parent: Node, key: str, command: Command[Any], digest: str, due_at: datetime | None
+        self,
+        parent: Node | None,
+        key: str,
+        command: Command[Any],
+        digest: str,
+        due_at: datetime | None,
     ) -> None:
         super().__init__(parent)
         self.key, self.command, self.digest, self.due_at = key, command, digest, due_at
         self.n: int | None = None
+        self.is_compensated = False
 
     @property
     def kind(self) -> StepKind:
         match self.command:
-            case RunJob():
-                return "job"
+            case RunJob(call=call):
+                return "workflow" if call.job.kind else "job"
             case RunBatch():
                 return "batch"
             case Sleep():
@@ -177,3 +191,27 @@ def groups(node: Node) -> Iterator[tuple[tuple[int, ...], bool]]:
             for part in pending:
                 if not isinstance(part, Leaf):
                     yield from groups(part)
+
+
+def due_at(root: Node, leaves: Iterable[Leaf]) -> datetime | None:
+    """The first time at which a group may have ended for its times alone.
+
+    Args:
+        root: below which groups are waited for.
+        leaves: all that are open.
+    """
+    by_number = {leaf.n: leaf.due_at for leaf in leaves}
+    dues = []
+    for steps, _ in groups(root):
+        times = [due for n in steps if (due := by_number[n]) is not None]
+        if times:
+            dues.append(max(times))
+    return min(dues, default=None)
+
+
+def later(now: datetime, length: timedelta) -> datetime:
+    """Raises WorkflowError: there is no such time."""
+    try:
+        return now + length
+    except OverflowError:
+        raise WorkflowError(f"{length} from now is beyond the last year there is") from None

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.events.job import JobError
-from penstock.events.workflow import Resolution, StepOutcome
+from penstock.events.workflow import MAX_REFUSAL_LENGTH, InlineResult, Resolution, StepOutcome
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.errors import StepFailed
 from penstock.jobs.job_type import JobType
@@ -70,9 +70,15 @@ def short_name(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def digest(command: Command[Any]) -> str:
-    """What must be the same when the code runs again; the length of a time may change."""
+def digest(command: Command[Any], sealed: bool) -> str:
+    """What must be the same when the code runs again; the length of a time may change.
+
+    Args:
+        sealed: arguments are encrypted: a digest of them would let them be guessed.
+    """
     match command:
+        case RunJob() if sealed or command.call.job.encrypted:
+            return f"{command.call.job.name}(encrypted)"
         case RunJob():
             arguments = hashlib.blake2b(command.call.arguments, digest_size=6).hexdigest()
             return f"{command.call.job.name}({arguments})"
@@ -92,6 +98,13 @@ def length(command: Command[Any]) -> timedelta | None:
     return command.timeout if isinstance(command, WaitSignal) else None
 
 
+def failure(result: InlineResult) -> StepFailed | None:
+    """What the await of an inline step raises; None where it returns."""
+    if result.error is None:
+        return None
+    return StepFailed(result.key, result.error.kind, result.error.message)
+
+
 def value(command: Command[Any], resolution: Resolution) -> Any:
     """What the await returns.
 
@@ -101,11 +114,13 @@ def value(command: Command[Any], resolution: Resolution) -> Any:
         WrongResult, msgspec.MsgspecError: the value is of another type.
     """
     match command, resolution.outcome:
+        case RunJob(), "completed" if resolution.value in _NOTHING:
+            return None  # whatever its function declares: it stores none, or its error was ignored
         case RunJob(), "completed":
             job = command.call.job
             if isinstance(job, JobType):
-                return job.decode_result(resolution.value or _NIL)
-            return msgspec.msgpack.decode(resolution.value or _NIL)
+                return job.decode_result(resolution.value)
+            return msgspec.msgpack.decode(resolution.value)
         case RunBatch(), "completed":
             return msgspec.msgpack.decode(resolution.value, type=MapResult)
         case WaitSignal(), "received":
@@ -121,7 +136,23 @@ def value(command: Command[Any], resolution: Resolution) -> Any:
     return None
 
 
-_NIL = b"\xc0"
+def misfit(command: Command[Any], value: bytes) -> str:
+    """Why a signal's value is not of the type that is waited for; empty where it is.
+
+    Args:
+        command: the wait.
+        value: MessagePack.
+    """
+    if not isinstance(command, WaitSignal):
+        return ""
+    try:
+        msgspec.msgpack.decode(value, type=command.kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return str(error)[:MAX_REFUSAL_LENGTH] or type(error).__name__
+    return ""
+
+
+_NOTHING = (b"", b"\xc0")
 _BATCH_OUTCOMES: dict[BatchState, StepOutcome] = {
     BatchState.COMPLETED: "completed",
     BatchState.FAILED: "failed",

@@ -28,4 +28,4 @@ def step_events(
     workflow_id: str, steps: Iterable[ScheduledStep], source: str
 ) -> list[JobDispatched]:
     """Of those of the steps that are jobs."""
-    return [step_event(workflow_id, step, source) for step in steps if step.kind == "job"]
+    return [step_event(workflow_id, step, source) for step in steps if step.is_job]

@@ -125,6 +125,8 @@ def workflow(
     backoff: Backoff | Sequence[float] | Delay = DEFAULT_BACKOFF,
     tags: Sequence[str] = (),
     unique: Unique | None = None,
+    encrypted: bool = False,
+    masked: Sequence[str] = (),
 ) -> Callable[
     [Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R]]], WorkflowType[P, R]
 ]:
@@ -145,6 +147,9 @@ def workflow(
         tags: as of a job.
         unique: a dispatch is refused while an equal one counts; with ``until_ended``, while it
             goes on.
+        encrypted: what it is given, records and returns, and what its steps are, is readable only
+            with a key of ``encryption.key_file``.
+        masked: names of fields, of arguments and of its status, that are never shown.
 
     Raises:
         ValueError, TypeError: what is given cannot be.
@@ -176,6 +181,8 @@ def workflow(
             retries=put_in_order(backoff, (), ()),
             tags=registry.check_tags(tags),
             middleware=(unique,) if unique else (),
+            encrypted=encrypted,
+            masked=tuple(masked),
         )
         _register(kind)
         return kind

@@ -76,8 +76,10 @@ class DeclaredStep(_Declared, frozen=True, kw_only=True):
     Attributes:
         function: as it is registered; only of a job.
         arguments: plain values.
-        takes: see :class:`DeclaredCall`.
+        takes: see :class:`DeclaredCall`. The result of a join is an object of these values.
         branch: calls of which one is made.
+        workflow: name of a stored definition, whose steps take the place of this one; arguments and
+            takes are its context.
         sleep_seconds: the step ends this long after its turn has come.
         wait: the step ends when this signal has come; its result is the value.
         approval: likewise, with a value that is true or false; false fails the step.
@@ -101,6 +103,7 @@ class DeclaredStep(_Declared, frozen=True, kw_only=True):
     arguments: dict[str, Any] = {}
     takes: dict[str, Path] = {}
     branch: Branch | None = None
+    workflow: Annotated[str, msgspec.Meta(max_length=100)] = ""
     sleep_seconds: Seconds = 0.0
     wait: SignalWait | None = None
     approval: SignalWait | None = None
@@ -143,6 +146,10 @@ class DeclaredStep(_Declared, frozen=True, kw_only=True):
         )
 
 
+class ValueJoin(DeclaredStep, frozen=True, kw_only=True):
+    """A join that has a result even if it takes nothing: an inner workflow begins and ends so."""
+
+
 class Definition(_Declared, frozen=True, kw_only=True):
     """A workflow that can be started any number of times; one that runs keeps its own copy.
 
@@ -152,6 +159,8 @@ class Definition(_Declared, frozen=True, kw_only=True):
         steps: in any order.
         context: keys that all steps share, with their values at the start.
         required: further keys, whose values are given when it is started.
+        returns: where it is a step of another workflow, the step's result: an object of parts of
+            results and of the context.
         on_failure: after a failed step either no other begins, or only those do not that need it.
         timeout_seconds: how long it may take; then its steps are cancelled, and it has failed. 0
             for no bound.
@@ -168,6 +177,7 @@ class Definition(_Declared, frozen=True, kw_only=True):
     steps: tuple[DeclaredStep, ...]
     context: dict[Name, Any] = {}
     required: tuple[Name, ...] = ()
+    returns: dict[Name, Path] = {}
     on_failure: OnFailure = "continue"
     timeout_seconds: Seconds = 0.0
     queue: str = ""

@@ -13,7 +13,12 @@ import msgspec
 from penstock.events.condition import Condition, Operand, Path, Reference
 from penstock.events.graph import GraphStep, Join, Rule, Wait
 from penstock.jobs.workflows import graph_order
-from penstock.jobs.workflows.declared.definition import DeclaredCall, DeclaredStep, Definition
+from penstock.jobs.workflows.declared.definition import (
+    DeclaredCall,
+    DeclaredStep,
+    Definition,
+    ValueJoin,
+)
 
 OTHERWISE = "otherwise"
 """Name of the case that is none of the others."""
@@ -43,11 +48,29 @@ def undoing_name(step: str) -> str:
     return f"undo {step}"
 
 
+def beginning_name(step: str) -> str:
+    """Name of the join that begins a step which is a workflow."""
+    return f"begin {step}"
+
+
+def all_names(step: DeclaredStep) -> Iterator[str]:
+    """The names of all steps that a declared one becomes."""
+    yield step.name
+    if step.branch is not None:
+        yield from (case_name(step.name, case) for case in step.branch.cases)
+        if step.branch.otherwise is not None:
+            yield case_name(step.name, OTHERWISE)
+    if step.compensate is not None:
+        yield undoing_name(step.name)
+    if step.workflow:
+        yield beginning_name(step.name)
+
+
 def plan(definition: Definition) -> tuple[PlannedStep, ...]:
     """All steps, in an order in which none needs a later one; compensations come last.
 
     Args:
-        definition: a checked one.
+        definition: a checked one, without inner workflows.
 
     Raises:
         BadGraph: see :func:`.graph_order.levels`.
@@ -80,13 +103,17 @@ def _spelled_out(steps: Sequence[DeclaredStep]) -> Iterator[_Spelled]:
         if step.branch is None:
             call = step.calls[0] if step.calls else None
             wait = step.awaits
-            join = None if call or wait else Join.ALL
+            join = None if call or wait else _join(step)
             yield _Spelled(step.name, step.needs, step.rule, step.when, call, join, wait, step)
             continue
         cases = list(_cases(step))
         yield from cases
         names = tuple(case.name for case in cases)
         yield _Spelled(step.name, names, Rule.ANY_SUCCESS, None, None, Join.BRANCH, None, step)
+
+
+def _join(step: DeclaredStep) -> Join:
+    return Join.VALUES if step.takes or isinstance(step, ValueJoin) else Join.ALL
 
 
 def _cases(step: DeclaredStep) -> Iterator[_Spelled]:
@@ -110,6 +137,8 @@ def _planned(
 ) -> PlannedStep:
     terms = step.terms
     takes, reads = _handed(step.call, positions, without_job) if step.call else ({}, {})
+    if step.join is Join.VALUES:
+        reads = {name: _position(path, positions) for name, path in terms.takes.items()}
     return PlannedStep(
         GraphStep(
             name=step.name,
@@ -120,7 +149,7 @@ def _planned(
             when=_positioned(step.when, positions) if step.when else None,
             takes=takes,
             reads=reads,
-            sets={} if step.join else dict(terms.sets),
+            sets={} if step.join is Join.BRANCH else dict(terms.sets),
             may_fail=terms.may_fail,
             join=step.join,
             wait=step.wait,
@@ -179,21 +208,24 @@ def renamed(condition: Condition, rename: Rename) -> Condition:
         condition: any.
         rename: from a step's name to its position, or the other way.
     """
+    return with_paths(condition, lambda path: _renamed_path(path, rename))
+
+
+def with_paths(condition: Condition, change: Callable[[Path], Path]) -> Condition:
+    """The condition with other paths. Args: change: from each path to that in its place."""
 
     def operand(side: Operand) -> Operand:
-        if isinstance(side, Reference):
-            return Reference(_renamed_path(side.ref, rename))
-        return side
+        return Reference(change(side.ref)) if isinstance(side, Reference) else side
 
     operator = condition.operator
     if condition.exists is not None:
-        return Condition(exists=_renamed_path(condition.exists, rename))
+        return Condition(exists=change(condition.exists))
     if condition.negated is not None:
-        return Condition(negated=renamed(condition.negated, rename))
+        return Condition(negated=with_paths(condition.negated, change))
     if condition.comparison is not None:
         left, right = condition.comparison
         return msgspec.structs.replace(condition, **{operator: (operand(left), operand(right))})
-    parts = tuple(renamed(part, rename) for part in condition.parts)
+    parts = tuple(with_paths(part, change) for part in condition.parts)
     return msgspec.structs.replace(condition, **{operator: parts})
 
 

@@ -58,12 +58,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         states: of all steps, by position.
         ready: steps whose jobs are to be dispatched now.
         unread: completed steps whose results are needed to decide about others.
+        values: the results of joins that have one.
         end: set if nothing is left to be done.
     """
 
     states: tuple[StepState, ...]
     ready: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
+    values: Mapping[int, Any] = {}
     end: End | None = None
 
 
@@ -165,11 +167,11 @@ class Plan:
         return value
 
     def source(self, position: int, states: Sequence[StepState]) -> int | None:
-        """The step whose job's result is that of this step; None where there is none."""
+        """The step whose result is that of this one; None where there is none."""
         step = self.steps[position]
         if step.join is Join.ALL or states[position] is not StepState.COMPLETED:
             return None
-        if step.join is None:
+        if step.join is not Join.BRANCH:
             return position
         chosen = (need for need in step.needs if states[need] is StepState.COMPLETED)
         return next((self.source(need, states) for need in chosen), None)
@@ -200,7 +202,8 @@ class _Judging:
         dispatched: frozenset[int],
         refused: Mapping[int, str],
     ) -> None:
-        self._plan, self._slots, self._results, self._dispatched = plan, slots, results, dispatched
+        self._plan, self._slots, self._dispatched = plan, slots, dispatched
+        self._results, self._values = dict(results), dict[int, Any]()
         self._states: list[StepState] = []
         self._unread: set[int] = set()
         self._refused = refused
@@ -213,7 +216,6 @@ class _Judging:
         is_undoing = any(position in self._slots for position in self._plan.undoing.values())
         halted = is_cancelled or (failed is not None and self._halts())
         if halted:
-            self._unread.clear()  # whatever their conditions say, these steps do not begin
             self._give_up_waits()
         halted = halted or is_undoing
         if StepState.RUNNING in self._states or self._unread:
@@ -251,22 +253,46 @@ class _Judging:
         if judged is StepState.READY and step.when is not None:
             judged = self._if_condition_holds(position, step)
         if judged is StepState.READY and step.join is not None:
-            return StepState.COMPLETED
+            return self._joined(position, step)
         return judged
+
+    def _joined(self, position: int, step: GraphStep) -> StepState:
+        """A join ends at once; its result is an object of what it reads."""
+        if step.join is not Join.VALUES:
+            return StepState.COMPLETED
+        if not self._can_read(position, step.reads.values()):
+            return StepState.WAITING
+        outcomes = Outcomes(self._states, self._results)
+        try:
+            values = {
+                name: value
+                for name, path in step.reads.items()
+                if (value := self._plan.value(path, position, outcomes)) is not UNSET
+            }
+        except ConditionError as error:
+            self._errors[position] = str(error)
+            return StepState.FAILED
+        self._results[position] = self._values[position] = values
+        return StepState.COMPLETED
+
+    def _can_read(self, position: int, paths: Iterable[Path]) -> bool:
+        """Whether all results were read that the paths may lead to; else they are to be read."""
+        needed = set[int]().union(
+            *(self._plan.needed(path, position, self._states) for path in paths)
+        )
+        unread = needed - self._results.keys()
+        self._unread |= unread
+        return not unread
 
     def _if_condition_holds(self, position: int, step: GraphStep) -> StepState:
         assert step.when is not None
-        needed = set[int]().union(
-            *(self._plan.needed(path, position, self._states) for path in step.when.paths())
-        )
-        if unread := needed - self._results.keys():
-            self._unread |= unread
+        if not self._can_read(position, step.when.paths()):
             return StepState.WAITING
         outcomes = Outcomes(self._states, self._results)
         try:
             condition = holds(step.when, lambda path: self._plan.value(path, position, outcomes))
         except ConditionError as error:
-            self._errors[position] = str(error)
+            self._errors[position] = f"its condition: {error}"
             return StepState.FAILED
         return StepState.READY if condition else StepState.SKIPPED
 
@@ -277,6 +303,7 @@ class _Judging:
             states=self._shown() if halted else tuple(self._states),
             ready=() if halted else tuple(ready),
             unread=tuple(sorted(self._unread)),
+            values=self._values,
         )
 
     def _shown(self) -> tuple[StepState, ...]:
@@ -320,7 +347,7 @@ class _Judging:
 
     def _how(self, position: int) -> str:
         if position in self._errors:
-            return f"failed: its condition: {self._errors[position]}"
+            return f"failed: {self._errors[position]}"
         if (wait := self._plan.steps[position].wait) is not None:
             in_vain = f"got no signal {wait.signal!r} in time"
             return "was not approved" if wait.is_approval else in_vain
@@ -351,7 +378,7 @@ class _Judging:
                 continue
             if self._states[position] is StepState.WAITING:
                 self._states[position] = StepState.READY
-                return Progress(states=tuple(self._states), ready=(position,))
+                return Progress(states=tuple(self._states), ready=(position,), values=self._values)
         failures = [
             self._plan.steps[undone].name
             for undone, position in undoing
@@ -367,4 +394,4 @@ class _Judging:
         for position in self._plan.undoing.values():
             if self._states[position] is StepState.WAITING:
                 self._states[position] = StepState.SKIPPED
-        return Progress(states=tuple(self._states), end=end)
+        return Progress(states=tuple(self._states), end=end, values=self._values)

@@ -102,9 +102,18 @@ def _with_name(error: str, values: Any) -> str:
 
 # --- text to data ---------------------------------------------------------------------------------
 def _as_data(values: Any) -> Any:
+    if isinstance(values, Mapping) and "returns" in values:
+        values = {**values, "returns": _returned(values["returns"])}
     if not isinstance(values, Mapping) or not isinstance(values.get("steps"), list | tuple):
         return values  # msgspec reports what is wrong with it
     return {**values, "steps": [_step(step) for step in values["steps"]]}
+
+
+def _returned(paths: Any) -> Any:
+    try:
+        return _paths(paths)
+    except JobRefused as error:
+        raise BadDefinition(f"returns: {error}") from None
 
 
 def _step(step: Any) -> Any:

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from penstock.jobs.workflows.declared.definition import (
     SignalWait,
     canonical,
 )
-from penstock.jobs.workflows.declared.planning import OTHERWISE, case_name, undoing_name
+from penstock.jobs.workflows.declared.planning import all_names
 from penstock.jobs.workflows.declared.text import written_path
 from penstock.jobs.workflows.graph_order import BadGraph
 
@@ -55,18 +56,25 @@ def checked(definition: Definition, *, max_bytes: int | None = MAX_BYTES) -> Def
             raise BadDefinition(
                 f"{definition.name}: it has {size:,} bytes, a definition has at most {max_bytes:,}"
             )
-        problems = list(_problems(definition))
+        problems = list(islice(_problems(definition), _MOST_SHOWN + 1))
     except (TypeError, OverflowError, RecursionError) as error:
         raise BadDefinition(f"{definition.name}: it cannot be encoded: {error}") from None
     if problems:
         shown = problems[:_MOST_SHOWN]
-        hidden = [f"and {len(problems) - _MOST_SHOWN} more"] if len(problems) > _MOST_SHOWN else []
+        hidden = ["and more"] if len(problems) > _MOST_SHOWN else []
         raise BadDefinition("\n".join([f"workflow {definition.name!r}:", *shown, *hidden]))
     return definition
 
 
 def _problems(definition: Definition) -> Iterator[str]:
-    yield from _of_the_whole(definition)
+    names = [name for step in definition.steps for name in all_names(step)]
+    if not 1 <= len(names) <= MAX_STEPS:
+        yield (
+            f"it has 1 to {MAX_STEPS} steps, cases of branches and compensations included; "
+            f"found {len(names)}"
+        )
+        return
+    yield from _of_the_whole(definition, names)
     steps = {step.name: step for step in definition.steps}
     needs = {step.name: [name for name in step.needs if name in steps] for step in steps.values()}
     for step in definition.steps:
@@ -83,6 +91,9 @@ def _problems(definition: Definition) -> Iterator[str]:
             f"step {step.name!r} {problem}"
             for problem in _of_references(step, before, definition.keys)
         )
+    for path in definition.returns.values():
+        for problem in _of_a_path(path, set(before), before, definition.keys):
+            yield f"what it returns {problem}"
 
 
 def _before(order: Sequence[str], needs: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
@@ -93,13 +104,7 @@ def _before(order: Sequence[str], needs: Mapping[str, Sequence[str]]) -> dict[st
     return before
 
 
-def _of_the_whole(definition: Definition) -> Iterator[str]:
-    names = [name for step in definition.steps for name in _all_names(step)]
-    if not 1 <= len(names) <= MAX_STEPS:
-        yield (
-            f"it has 1 to {MAX_STEPS} steps, cases of branches and compensations included; "
-            f"found {len(names)}"
-        )
+def _of_the_whole(definition: Definition, names: Sequence[str]) -> Iterator[str]:
     for name, count in Counter(names).items():
         if count > 1:
             yield f"{count} steps have the name {name!r}"
@@ -115,16 +120,6 @@ def _of_the_whole(definition: Definition) -> Iterator[str]:
         if signal and count > 1:
             yield f"{count} steps wait for the signal {signal!r}; each has one of its own"
     yield from _of_terms(definition.queue, definition.tags)
-
-
-def _all_names(step: DeclaredStep) -> Iterator[str]:
-    yield step.name
-    if step.branch is not None:
-        yield from (case_name(step.name, case) for case in step.branch.cases)
-        if step.branch.otherwise is not None:
-            yield case_name(step.name, OTHERWISE)
-    if step.compensate is not None:
-        yield undoing_name(step.name)
 
 
 def _of_terms(queue: str, tags: Iterable[str]) -> Iterator[str]:
@@ -200,6 +195,7 @@ def _is_plain(value: Any) -> bool:
 
 def _waits(step: DeclaredStep) -> dict[str, Any]:
     return {
+        "workflow": step.workflow,
         "sleep_seconds": step.sleep_seconds,
         "wait": step.wait is not None,
         "approval": step.approval is not None,
@@ -207,12 +203,20 @@ def _waits(step: DeclaredStep) -> dict[str, Any]:
 
 
 def _of_a_step_without_job(step: DeclaredStep) -> Iterator[str]:
-    is_join = step.awaits is None
-    if is_join and not step.needs:
+    is_join = step.awaits is None and not step.workflow
+    if is_join and not step.needs and not step.takes:
         yield "has no function and needs no step: nothing would run"
     what = "is a join, without a function" if is_join else "waits, without a function"
-    without_effect = ["arguments", "takes", "delay_seconds", "tries", "timeout_seconds", "backoff"]
-    for field in (*without_effect, *(["sets", "compensate"] if is_join else [])):
+    without_effect = ["delay_seconds", "tries", "timeout_seconds", "backoff"]
+    if step.workflow:
+        what = "is a workflow"
+        inner = DeclaredCall(function=step.workflow, arguments=step.arguments, takes=step.takes)
+        yield from _of_a_call(inner)
+    elif is_join:
+        without_effect += ["arguments", "compensate", *([] if step.takes else ["sets"])]
+    else:
+        without_effect += ["arguments", "takes"]
+    for field in without_effect:
         if getattr(step, field):
             yield f"{what}; {field} would have no effect"
 
@@ -253,6 +257,8 @@ def _of_references(
 
 
 def _paths(step: DeclaredStep) -> Iterator[Path]:
+    if not step.calls:
+        yield from step.takes.values()
     if step.when is not None:
         yield from step.when.paths()
     if step.branch is not None:

@@ -1,0 +1,1 @@
+"""`penstock workflow`: what a changed code of workflows needs: replay, fix, check."""

@@ -1,0 +1,268 @@
+"""Encrypted and masked workflows through the real worker: nothing stored shows what they hide."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.bus.protocol import Outgoing
+from penstock.config import Settings
+from penstock.config.load import check
+from penstock.events.envelope import encode
+from penstock.events.job import JobCarried
+from penstock.events.workflow import Resolution, SignalReceived, WorkflowAdvanced
+from penstock.jobs import (
+    Client,
+    JobType,
+    WorkflowContext,
+    derived_ids,
+    job,
+    lifecycle,
+    registry,
+    workflow,
+)
+from penstock.jobs.errors import MissingKey, Undecryptable
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.lifecycle import State
+from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.encryption import KeyRing
+from penstock.jobs.workflows.coded.commands import RunJob
+from penstock.jobs.workflows.coded.nodes import Leaf, Node
+from penstock.jobs.workflows.coded.replaying import replayed
+from penstock.jobs.workflows.coded.secrets import Secrets
+from penstock.testing import Bench
+
+CARD = "4111-1111-1111-1111"
+SEEN: list[Any] = []
+
+
+@job
+def charge(card: str) -> str:
+    SEEN.append(card)
+    return f"charged {card}"
+
+
+@job(encrypted=True)
+def archive(receipt: str) -> str:
+    SEEN.append(receipt)
+    return f"archived {receipt}"
+
+
+def check_card(card: str) -> dict[str, str]:
+    return {"checked": card}
+
+
+@workflow(encrypted=True, tries=1)
+async def pay(ctx: WorkflowContext, card: str) -> dict[str, Any]:
+    receipt = await ctx.run(charge(card=card))
+    checked = await ctx.step("check", check_card, card)
+    ctx.set_status(paying=card)
+    mapped = await ctx.map(charge(card=f"{card} {number}") for number in range(2))
+    both = await ctx.gather(archive(receipt=receipt), ctx.wait_signal("approved", str))
+    await ctx.sleep(timedelta(hours=1))
+    return {"receipt": receipt, "checked": checked, "both": both, "mapped": mapped.completed}
+
+
+@workflow(masked=["card"])
+async def show(ctx: WorkflowContext, card: str) -> str:
+    ctx.set_status(card=card, stage="waits")
+    return await ctx.run(archive(receipt=card))
+
+
+KINDS: list[JobType[Any, Any]] = [charge, archive, pay, show]
+
+
+@pytest.fixture(autouse=True)
+def known() -> Iterator[None]:
+    SEEN.clear()
+    registry.REGISTRY.update({each.name: each for each in KINDS})
+    yield
+    for each in KINDS:
+        registry.REGISTRY.pop(each.name, None)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    path = tmp_path / "keys"
+    write(path, "first")
+    return path
+
+
+def write(path: Path, *ids: str) -> None:
+    lines = [f"{each} {base64.b64encode(each.ljust(32).encode()).decode()}\n" for each in ids]
+    path.touch(mode=0o600)
+    path.write_text("".join(lines))
+
+
+@pytest.fixture
+def penstock_settings(keys: Path) -> Settings:
+    return check({"encryption": {"key_file": str(keys)}})
+
+
+def shows(bench: Bench, secret: str) -> list[str]:
+    """Subjects of all stored messages in which a text stands, as it is or in base64."""
+    spellings = [secret.encode()]
+    for offset in range(3):  # of the text in the triples of base64
+        encoded = base64.b64encode(b" " * offset + secret.encode())
+        spellings.append(encoded[4 if offset else 0 : -4])
+    subjects = bench.bus.subjects
+    streams = (
+        subjects.jobs_stream, subjects.events_stream, subjects.dead_stream, subjects.logs_stream,
+        subjects.state_stream, subjects.checkpoints_stream, subjects.keys_stream,
+        subjects.snapshots_stream, subjects.commands_stream,
+    )  # fmt: skip
+    stored = [one for name in streams for one in bench.bus.stored(name, ">")]
+    assert stored
+    return [one.subject for one in stored if any(each in one.body for each in spellings)]
+
+
+async def test_nothing_that_is_stored_shows_what_an_encrypted_workflow_holds(
+    penstock: Bench,
+) -> None:
+    client = penstock.client
+    workflow_id = await client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    view = await client.workflows.get(workflow_id)
+    assert (view.state, view.status) == (State.SUSPENDED, {"paying": CARD})
+    assert not shows(penstock, CARD)
+    await client.workflows.signal(workflow_id, "approved", f"by {CARD}")
+    await penstock.run_pending()
+    assert not shows(penstock, CARD)
+    await penstock.advance(timedelta(hours=2))
+    await penstock.run_pending()
+    assert not shows(penstock, CARD)
+    assert (await client.job(workflow_id)).result == {
+        "receipt": f"charged {CARD}",
+        "checked": {"checked": CARD},
+        "both": [f"archived charged {CARD}", f"by {CARD}"],
+        "mapped": 2,
+    }
+    assert sorted(SEEN) == [CARD, f"{CARD} 0", f"{CARD} 1", f"charged {CARD}"]
+
+
+async def test_the_test_sees_a_workflow_that_is_not_encrypted(penstock: Bench) -> None:
+    await penstock.client.workflows.get(await penstock.client.dispatch(show(card=CARD)))
+    assert shows(penstock, CARD)
+
+
+async def test_what_is_carried_of_it_is_encrypted_too(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    record = (await penstock.client.job(workflow_id)).record
+    [carried] = lifecycle.carried(record, "test")
+    assert isinstance(carried, JobCarried)
+    assert CARD.encode() not in encode(carried)
+
+
+async def test_a_client_without_the_key_sees_no_status_and_sends_no_signal(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    blind = Client.over(penstock.bus.client(), check({}))
+    view = await blind.workflows.get(workflow_id)
+    assert "need key 'first', known keys: none" in str(view.status)
+    with pytest.raises(MissingKey, match="nothing can be encrypted"):
+        await blind.workflows.signal(workflow_id, "approved", "yes")
+
+
+async def test_a_signal_that_was_not_encrypted_is_passed_over(penstock: Bench) -> None:
+    """Somebody who can write to the broker, and holds no key, approves an encrypted workflow."""
+    workflow_id = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    forged = SignalReceived(
+        workflow_id=workflow_id, signal="approved", value=msgspec.msgpack.encode("forged")
+    )
+    await penstock.bus.append(Outgoing(penstock.bus.subjects.event(forged), encode(forged)))
+    await penstock.client.workflows.signal(workflow_id, "approved", 5)
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id)
+    assert view.state is State.SUSPENDED
+    [not_sealed, not_text] = [refusal.reason for refusal in view.refused_signals]
+    assert "its sender may hold no key" in not_sealed
+    assert not_text == "its value is of another type"
+    await penstock.client.workflows.signal(workflow_id, "approved", "yes")
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result["both"][1] == "yes"
+
+
+async def test_a_missing_key_blocks_it_and_uses_no_try(penstock: Bench, keys: Path) -> None:
+    """Given a step whose worker sealed its result with a newer key than the workflow's worker has;
+    then the workflow is blocked with the reason, and goes on when the key is there."""
+    workflow_id = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    write(keys, "second", "first")
+    newer = Client.over(penstock.bus.client(), penstock.settings)
+    await newer.workflows.signal(workflow_id, "approved", "yes")
+    write(keys, "first")
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id)
+    assert view.state is State.SUSPENDED
+    assert "need key 'second', known keys: first" in view.blocked
+    write(keys, "second", "first")
+    await penstock.advance(timedelta(hours=2))
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    await penstock.run_pending()
+    assert (await newer.job(workflow_id)).result["both"][1] == "yes"
+
+
+async def test_a_result_of_another_job_does_not_open(penstock: Bench) -> None:
+    """Somebody who can write to the broker gives a step the sealed result of another workflow's."""
+    first = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    log = JobLog(penstock.bus, penstock.bus.subjects)
+    stolen = await log.read(derived_ids.step_id(first, 0))
+    second = await log.read(await penstock.client.dispatch(pay(card=CARD)))
+    assert stolen is not None and second is not None
+    secrets = Secrets(penstock.client.dispatcher.factory.ring, payload.decode(second.payload))
+    leaf = Leaf(Node(None), "charge", RunJob("charge", charge(card="x")), "", None)
+    leaf.n = 0
+    end = Resolution(key="charge", outcome="completed", value=stolen.result)
+    with pytest.raises(Undecryptable, match=f"expected the encrypted result of job {second.id}"):
+        secrets.opened(leaf, end)
+
+
+async def test_an_encrypted_workflow_is_replayed_by_who_has_the_key(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    record = (await penstock.client.job(workflow_id)).record
+    ring, now = penstock.client.dispatcher.factory.ring, datetime.now(UTC)
+    assert replayed(record, ring, now).outcome == "fits"
+    assert replayed(record, KeyRing(), now).outcome == "sealed"
+
+
+async def test_masked_fields_of_a_status_are_never_stored(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(show(card=CARD))
+    await penstock.run_pending()
+    events = (await penstock.client.job(workflow_id)).events
+    statuses = [event.status for _, event in events if isinstance(event, WorkflowAdvanced)]
+    assert statuses == [{"card": "***", "stage": "waits"}]
+
+
+async def test_only_the_function_of_an_encrypted_step_is_compared(penstock: Bench) -> None:
+    """A digest of its arguments, which other keys may read, would let them be guessed."""
+    workflow_id = await penstock.client.dispatch(show(card=CARD))
+    await penstock.run_pending()
+    recorded = (await penstock.client.job(workflow_id)).record.workflow
+    assert recorded is not None
+    [step] = recorded.entries[0].scheduled
+    assert step.digest == f"{archive.name}(encrypted)"
+
+
+class TestEverything:
+    @pytest.fixture
+    def penstock_settings(self, keys: Path) -> Settings:
+        return check({"encryption": {"key_file": str(keys), "every_job": True}})
+
+    async def test_workflows_that_are_not_marked_are_encrypted_too(self, penstock: Bench) -> None:
+        workflow_id = await penstock.client.dispatch(show(card=CARD))
+        await penstock.run_pending()
+        assert (await penstock.client.job(workflow_id)).result == f"archived {CARD}"
+        assert not shows(penstock, CARD)
