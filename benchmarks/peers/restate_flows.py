@@ -13,7 +13,6 @@ import multiprocessing
 import os
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -175,7 +174,7 @@ async def main() -> None:
     serving.start()
     with tempfile.TemporaryDirectory() as folder:
         program = [os.environ["FLOWS_SERVER"], "--base-dir", folder]
-        server = subprocess.Popen(program, env=env, stdout=sys.stderr)
+        server = await asyncio.create_subprocess_exec(*program, env=env, stdout=sys.stderr)
         try:
             deployment = {"uri": f"http://{_LOOPBACK}:{handlers}"}
             await patiently(lambda: Caller(admin).call("/deployments", deployment))
@@ -184,7 +183,7 @@ async def main() -> None:
         finally:
             server.terminate()
             serving.terminate()
-            server.wait()
+            await server.wait()
             serving.join()
 
 
