@@ -453,3 +453,45 @@ def test_a_workflow_is_an_async_function() -> None:
     with pytest.raises(TypeError, match="async def"):
         workflow(name="tests.plain")(plain)  # type: ignore[arg-type]
     assert "tests.plain" not in registry.REGISTRY
+
+
+@job(result_expires_seconds=60)
+def forgetful() -> str:
+    return "forgotten"
+
+
+@job(store_result=False)
+def silent() -> str:
+    return "not stored"
+
+
+@workflow(tries=1)
+async def late(ctx: WorkflowContext) -> list[Any]:
+    return list(await ctx.gather(forgetful(), silent(), ctx.sleep(3600)))
+
+
+async def test_a_result_that_expired_before_it_was_taken_note_of_is_an_error_at_its_await(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(late())
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    await penstock.run_pending()
+    view = await penstock.client.job(workflow_id)
+    assert view.error is not None
+    assert "its result was stored until" in view.error.message
+    assert view.error.kind.endswith(StepFailed.__name__)
+
+
+@workflow()
+async def in_time(ctx: WorkflowContext) -> list[Any]:
+    return list(await ctx.gather(forgetful(), silent()))
+
+
+async def test_a_result_is_taken_note_of_before_it_expires_and_none_is_none(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(in_time())
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    assert (await penstock.client.job(workflow_id)).result == ["forgotten", None]

@@ -16,6 +16,8 @@ from penstock.events.job_event import JobError, JobEvent
 
 MAX_STEPS = 10_000
 """Steps, timers and awaited signals of one workflow; the ids of its jobs have four digits."""
+MAX_MEMO_BYTES = 8_000_000
+"""What one workflow records: calls and results, as they are stored."""
 MAX_KEY_LENGTH = 300
 MAX_SIGNAL_BYTES = 64_000
 MAX_REFUSAL_LENGTH = 300

@@ -14,6 +14,7 @@ from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.jobs import definition, workflow_pause, workflow_target
 from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
+from penstock.cli.jobs.graph_run import Waiting
 from penstock.cli.jobs.workflow_text import COLUMNS, description
 from penstock.cli.jobs.workflow_tree import MOST_LINES
 from penstock.cli.output import note, terminal_width, write_json, write_line, write_rows
@@ -56,6 +57,7 @@ def workflow() -> None:
 @click.option(
     "--priority", type=click.Choice(PRIORITIES), help="Priority, where the queue has priorities."
 )
+@click.option("--delay", type=SECONDS, help="It starts no earlier.")
 @click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
 @click.option("--delay", type=SECONDS, help="Start no earlier than after this time, such as 10m.")
 @click.option("--unique-for", type=SECONDS, help="Refused if an equal one is younger than this.")
@@ -84,12 +86,14 @@ def run(
             if by_name
             else make_call(session.settings(), function, arguments)
         )
-    except UnknownJob:
-        graph_id = options["job_id"] or ""
-        if not definition.run_definition(
-            session, function, arguments, graph_id, no_wait=no_wait, timeout=timeout
-        ):
-            raise
+    except UnknownJob as error:
+        waiting = Waiting(no_wait, timeout)
+        given = {"graph_id": options.pop("job_id"), **options}
+        terms = {name: value for name, value in given.items() if value is not None}
+        if not definition.run_definition(session, function, arguments, waiting, **terms):
+            raise UnknownJob(
+                f"{error} Nor is a workflow of that name defined: 'penstock workflow definitions'"
+            ) from None
         return
     if call.job.kind != "workflow":
         raise Refused(f"{function} is a job, no workflow; use 'penstock job submit'")

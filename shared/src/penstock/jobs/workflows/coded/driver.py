@@ -330,6 +330,7 @@ class Driver:
 
     def _return_inline(self, leaf: Leaf, result: InlineResult) -> None:
         self._inline.remove(leaf)
+        self._unrecorded.returned(result)
         error = results.failure(result)
         value = None if error else msgspec.msgpack.decode(self._secrets.result(result))
         self._end(leaf, value, error)
