@@ -66,6 +66,8 @@ class Surroundings(Protocol):
 
 
 Function = Callable[..., Any]
+MAX_RESULT_BYTES = 512_000
+"""Of an inline step, as of a job by default: it is stored in one message."""
 
 
 def advance(
@@ -136,9 +138,15 @@ def _call(key: str, command: RunInline[Any]) -> InlineResult:
         message = str(error)[:_MAX_MESSAGE_LENGTH].encode("utf-8", "replace").decode()
         return InlineResult(key, digest, error=JobError(kind=name, message=message))
     try:
-        return InlineResult(key, digest, encode_result(value))
+        encoded = encode_result(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise WorkflowError(f"step {key!r}: its result cannot be stored: {error}") from error
+    if len(encoded) > MAX_RESULT_BYTES:
+        raise WorkflowError(
+            f"step {key!r}: its encoded result has {len(encoded):,} bytes, at most "
+            f"{MAX_RESULT_BYTES:,} are recorded; write large data to a file and return its name"
+        )
+    return InlineResult(key, digest, encoded)
 
 
 class Arrivals:
