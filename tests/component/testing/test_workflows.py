@@ -201,7 +201,7 @@ async def test_a_foreign_await_names_its_place(penstock: Bench) -> None:
 async def test_a_cancelled_workflow_does_not_go_on(penstock: Bench) -> None:
     workflow_id = await penstock.client.dispatch(reminded())
     await penstock.run_pending()
-    view = await penstock.client.workflows.cancel(workflow_id, "no need")
+    view = await penstock.client.workflows.cancel(workflow_id, "no need", cleanup_seconds=0)
     assert view.state is State.CANCELLED
     await penstock.advance(timedelta(hours=2))
     await penstock.run_pending()
@@ -409,6 +409,19 @@ STEPS: list[Any] = []
 @workflow(tries=1)
 async def runs_anything(ctx: WorkflowContext) -> None:
     await ctx.run(STEPS[0])
+
+
+@workflow(tries=1)
+async def reads_much(ctx: WorkflowContext) -> str:
+    return await ctx.step("read", "x".__mul__, 600_000)
+
+
+async def test_an_inline_step_with_too_large_a_result_is_an_error(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(reads_much())
+    await penstock.run_pending()
+    error = (await penstock.client.job(workflow_id)).error
+    assert error is not None
+    assert "step 'read': its encoded result has 600,005 bytes" in error.message
 
 
 async def test_ids_of_workflows_leave_room_for_those_of_their_steps(penstock: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -218,6 +219,22 @@ def test_a_foreign_await_is_refused_with_its_place(foreign: Any) -> None:
     line = workflow.__code__.co_firstlineno + 1
     assert f"{__file__}:{line}: " in str(refused.value)
     assert "ctx.run(job(...))" in str(refused.value)
+
+
+def test_asyncio_beside_the_context_is_refused_in_a_thread_without_a_loop() -> None:
+    async def workflow(ctx: WorkflowContext) -> None:
+        await asyncio.gather(ctx.sleep(1), ctx.sleep(2))
+
+    with ThreadPoolExecutor(1) as thread, pytest.raises(WorkflowError, match=r"ctx\.gather"):
+        thread.submit(drive(workflow).replay).result()
+
+
+def test_a_call_that_is_awaited_itself_is_an_error_that_shows_how() -> None:
+    async def workflow(ctx: WorkflowContext) -> None:
+        await call()  # type: ignore[misc]
+
+    with pytest.raises(TypeError, match=r"'await ctx\.run\(\w+\(\.\.\.\)\)' in a workflow"):
+        drive(workflow).replay()
 
 
 def test_an_await_in_a_part_that_is_given_up_is_refused() -> None:
