@@ -24,6 +24,11 @@ def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
     """
     if view.paused_at is not None:
         yield from _paused(view, now)
+    if view.cancel_by is not None:
+        yield (
+            "It is being cancelled: its code may clean up, and it is cancelled at "
+            f"{wording.clock(view.cancel_by)} in any case."
+        )
     match view.state:
         case State.SUSPENDED if view.blocked:
             yield from _blocked(view, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -12,11 +13,13 @@ import msgspec
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, Outgoing, broker_time
 from penstock.events.envelope import encode
+from penstock.events.job_event import JobEvent
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
     INBOX_EVENTS,
     MAX_SIGNAL_BYTES,
     SignalReceived,
+    WorkflowCancelling,
     WorkflowPaused,
     WorkflowResumed,
 )
@@ -39,6 +42,7 @@ from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_secrets
 
 _AT_ONCE = 100
 _MAX_REASON_LENGTH = 1_000
+DEFAULT_CLEANUP_SECONDS, MAX_CLEANUP_SECONDS = 300.0, 86_400.0
 
 Look = Callable[[str], Awaitable[JobView]]
 Cancel = Callable[[str, str], Awaitable[JobView]]
@@ -53,6 +57,7 @@ class Workflows:
         cancel: cancels a job.
         cancel_batch: cancels a batch.
         ring: opens what is sealed.
+        cleanup_seconds: how long a cancelled one may clean up.
     """
 
     def __init__(
@@ -64,7 +69,9 @@ class Workflows:
         cancel: Cancel,
         cancel_batch: CancelBatch,
         ring: KeyRing,
+        cleanup_seconds: float = DEFAULT_CLEANUP_SECONDS,
     ) -> None:
+        self._cleanup_seconds = cleanup_seconds
         self._bus, self._subjects, self._log = bus, subjects, log
         self._look, self._ring = look, ring
         self._cancel, self._cancel_batch = cancel, cancel_batch
@@ -325,11 +332,11 @@ class Workflows:
         self,
         workflow_id: str,
         done: str,
-        event_for: Callable[[JobRecord], WorkflowPaused | WorkflowResumed | None],
+        event_for: Callable[[JobRecord], JobEvent | None],
     ) -> WorkflowView:
         async def change(view: WorkflowView) -> WorkflowView | None:
             if view.state.ended:
-                raise JobRefused(f"workflow {workflow_id} cannot be {done}: it is {view.state}")
+                raise _HasEnded(f"workflow {workflow_id} cannot be {done}: it is {view.state}")
             if (event := event_for(view.job.record)) is None:
                 return view
             record = await self._log.append_if(view.job.record, event)
@@ -341,8 +348,24 @@ class Workflows:
         what = f"workflow {workflow_id}"
         return await compare_and_set(lambda: self.get(workflow_id), change, what)
 
-    async def cancel(self, workflow_id: str, reason: str = "cancelled by a client") -> WorkflowView:
+    async def cancel(
+        self,
+        workflow_id: str,
+        reason: str = "cancelled by a client",
+        *,
+        cleanup_seconds: float | None = None,
+    ) -> WorkflowView:
         """Cancels a workflow that has not ended; the orchestrator cancels its steps.
+
+        ``Cancelled`` is raised where its code awaits, and the code may run steps in ``finally`` and
+        ``except``; then it is cancelled. Without workers that run it, it is cancelled after the
+        time to clean up. One that has done nothing yet, or is blocked, is cancelled at once.
+
+        Args:
+            workflow_id: of a workflow; one that is being cancelled already stays as it is.
+            reason: for people.
+            cleanup_seconds: how long it may clean up; 0 cancels it at once; None: as
+                ``workflows.cleanup_seconds`` has it.
 
         Returns:
             The workflow as it is then: one that ended first keeps its end.
@@ -351,6 +374,40 @@ class Workflows:
             NotFound, BusError
             JobRefused: it is another kind of job, or changes too quickly.
         """
-        await self.get(workflow_id)
+        seconds = self._cleanup_seconds if cleanup_seconds is None else cleanup_seconds
+        if not 0 <= seconds <= MAX_CLEANUP_SECONDS:
+            raise JobRefused(
+                f"cleanup_seconds is 0 to {MAX_CLEANUP_SECONDS:g} (a day), found {seconds:g}"
+            )
+
+        def cancelling(record: JobRecord) -> WorkflowCancelling | None:
+            if record.workflow is not None and record.workflow.cancel_by is not None:
+                return None
+            return WorkflowCancelling(
+                job_id=workflow_id,
+                correlation_id=workflow_id,
+                source=self._log.source,
+                reason=reason[:_MAX_REASON_LENGTH],
+                until=broker_time(self._bus) + timedelta(seconds=seconds),
+                function=record.function,
+            )
+
+        view = await self.get(workflow_id)
+        if not view.state.ended and seconds and _may_clean_up(view.job.record):
+            with suppress(_HasEnded):
+                return await self._change(workflow_id, "cancelled", cancelling)
+            return await self.get(workflow_id)
         await self._cancel(workflow_id, reason)
         return await self.get(workflow_id)
+
+
+def _may_clean_up(record: JobRecord) -> bool:
+    """Whether the code of a workflow has begun, and can go on."""
+    recorded = record.workflow
+    if record.state is State.RUNNING:
+        return True
+    return recorded is not None and bool(recorded.entries) and not recorded.blocked
+
+
+class _HasEnded(JobRefused):
+    pass
