@@ -32,7 +32,7 @@ def advanced(*steps: ScheduledStep) -> WorkflowAdvanced:
 
 @pytest.mark.parametrize(
     ("step", "most_bytes"),
-    [(TIMER, 300), (SIGNAL, 700), (JOB, 900)],
+    [(TIMER, 400), (SIGNAL, 700), (JOB, 900)],
     ids=["timer", "signal", "job"],
 )
 def test_one_that_waits_takes_little_memory(step: ScheduledStep, most_bytes: int) -> None:

@@ -15,7 +15,6 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
 )
-from penstock.jobs.workflows.coded.memo import goes_on
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -55,6 +54,8 @@ class SuspendedWorkflow:
     # Many wait for long: an instance takes 150 bytes, and what it has nothing of takes none.
     __slots__ = (
         "_cancelled_from",
+        "_failed",
+        "_next",
         "cancel_by",
         "check_at",
         "checks",
@@ -83,6 +84,8 @@ class SuspendedWorkflow:
         self.inline_steps, self.queue = 0, ""
         self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
+        self._next: dict[int, int] = _NOTHING
+        self._failed: set[int] = _NO_NUMBERS
         self.parts = 0
         self.jobs: dict[str, int] = _NOTHING
         self.kinds: dict[int, StepKind] = _NOTHING
@@ -112,6 +115,7 @@ class SuspendedWorkflow:
         given_up = set(event.cancelled)
         for key in [key for key, n in self.jobs.items() if n in given_up]:
             self._forget(key)
+        self._look_anew()
         return is_next and not gives_up
 
     def see_part(self, event: StepsScheduled) -> None:
@@ -119,6 +123,7 @@ class SuspendedWorkflow:
         self.parts += 1
         self.gives_up = self.gives_up or bool(event.cancelled)
         self._note(event)
+        self._look_anew()
 
     def _note(self, event: WorkflowAdvanced | StepsScheduled) -> None:
         for resolution in event.consumed:
@@ -135,8 +140,7 @@ class SuspendedWorkflow:
             elif step.kind == "signal":
                 self.signals = _with(self.signals, intern(step.key), (step.n, intern(step.digest)))
             if step.is_job:
-                self.unseen = self.unseen or set()
-                self.unseen.add(step.n)
+                self.unseen = _including(self.unseen, step.n)
 
     def _forget(self, key: str) -> None:
         n = self.jobs.pop(key, None)
@@ -150,7 +154,32 @@ class SuspendedWorkflow:
     def is_due(self) -> bool:
         """Whether it can go on, and was not woken yet."""
         is_held = self.is_woken or self.is_over or self.is_paused
-        return not is_held and (self.is_cancelling or goes_on(self.wait, self.ended))
+        if is_held:
+            return False
+        return self.is_cancelling or any(map(self._holds, range(len(self.wait))))
+
+    def _holds(self, index: int) -> bool:
+        """One group of what it waits for, as `memo.goes_on` judges it.
+
+        Looks at each step once, however often it is asked: a join may have thousands.
+        """
+        group = self.wait[index]
+        if group.or_any_failed and not self._failed.isdisjoint(group.steps):
+            return True
+        place = self._next.get(index, 0)
+        while place < len(group.steps):
+            if group.steps[place] not in self.ended:
+                if place:
+                    self._next = _with(self._next, index, place)
+                return False
+            place += 1
+        return True
+
+    def _look_anew(self) -> None:
+        """What it waits for has changed, or a step lives again."""
+        self._next = _NOTHING
+        failed = {n for n, completed in self.ended.items() if not completed}
+        self._failed = failed or _NO_NUMBERS
 
     @property
     def look_at(self) -> float:
@@ -170,18 +199,28 @@ class SuspendedWorkflow:
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
         self.ended = _with(self.ended, n, completed)
+        if not completed:
+            self._failed = _including(self._failed, n)
         self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
         """The job of a step lives again."""
         self.ended.pop(n, None)
+        self._look_anew()
 
-    def see_all(self, steps: Collection[ScheduledStep], ended: Mapping[int, bool]) -> None:
-        """What is open, and how it stands in the log."""
+    def see_all(
+        self,
+        wait: tuple[WaitGroup, ...],
+        steps: Collection[ScheduledStep],
+        ended: Mapping[int, bool],
+    ) -> None:
+        """What it waits for, what is open, and how that stands in the log."""
+        self.wait = _shared(wait)
         self.jobs = self.signals = self.kinds = _NOTHING
         self.ended, self.unseen = dict(ended) or _NOTHING, _NO_NUMBERS
         self._add(steps)
         self.seen(ended)
+        self._look_anew()
 
     def seen(self, numbers: Iterable[int]) -> None:
         """Events of these jobs were seen."""
@@ -214,6 +253,12 @@ class SuspendedWorkflow:
 def _with(mapping: dict[K, V], key: K, value: V) -> dict[K, V]:
     own = mapping or {}
     own[key] = value
+    return own
+
+
+def _including(numbers: set[int], n: int) -> set[int]:
+    own = numbers or set()
+    own.add(n)
     return own
 
 
