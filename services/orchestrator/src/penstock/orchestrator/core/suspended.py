@@ -13,7 +13,6 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
 )
-from penstock.jobs.workflows.coded.memo import goes_on
 
 _MOST_DOUBLINGS = 12
 
@@ -49,6 +48,8 @@ class SuspendedWorkflow:
         self.inline_steps, self.queue = 0, ""
         self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
+        self._next: list[int] = []
+        self._failed: set[int] = set()
         self.parts = 0
         self.jobs: dict[str, int] = {}
         self.kinds: dict[int, StepKind] = {}
@@ -78,6 +79,7 @@ class SuspendedWorkflow:
         given_up = set(event.cancelled)
         for key in [key for key, n in self.jobs.items() if n in given_up]:
             self._forget(key)
+        self._look_anew()
         return is_next and not gives_up
 
     def see_part(self, event: StepsScheduled) -> None:
@@ -85,6 +87,7 @@ class SuspendedWorkflow:
         self.parts += 1
         self.gives_up = self.gives_up or bool(event.cancelled)
         self._note(event)
+        self._look_anew()
 
     def _note(self, event: WorkflowAdvanced | StepsScheduled) -> None:
         for resolution in event.consumed:
@@ -117,7 +120,28 @@ class SuspendedWorkflow:
     def is_due(self) -> bool:
         """Whether it can go on, and was not woken yet."""
         is_held = self.is_woken or self.is_over or self.is_paused
-        return not is_held and (self.is_cancelling or goes_on(self.wait, self.ended))
+        if is_held:
+            return False
+        return self.is_cancelling or any(map(self._holds, range(len(self.wait))))
+
+    def _holds(self, index: int) -> bool:
+        """One group of what it waits for, as `memo.goes_on` judges it.
+
+        Looks at each step once, however often it is asked: a join may have thousands.
+        """
+        group = self.wait[index]
+        if group.or_any_failed and not self._failed.isdisjoint(group.steps):
+            return True
+        while self._next[index] < len(group.steps):
+            if group.steps[self._next[index]] not in self.ended:
+                return False
+            self._next[index] += 1
+        return True
+
+    def _look_anew(self) -> None:
+        """What it waits for has changed, or a step lives again."""
+        self._next = [0] * len(self.wait)
+        self._failed = {n for n, completed in self.ended.items() if not completed}
 
     @property
     def needed_from(self) -> int:
@@ -132,18 +156,28 @@ class SuspendedWorkflow:
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
         self.ended[n] = completed
+        if not completed:
+            self._failed.add(n)
         self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
         """The job of a step lives again."""
         self.ended.pop(n, None)
+        self._look_anew()
 
-    def see_all(self, steps: Collection[ScheduledStep], ended: Mapping[int, bool]) -> None:
-        """What is open, and how it stands in the log."""
+    def see_all(
+        self,
+        wait: tuple[WaitGroup, ...],
+        steps: Collection[ScheduledStep],
+        ended: Mapping[int, bool],
+    ) -> None:
+        """What it waits for, what is open, and how that stands in the log."""
+        self.wait = wait
         self.jobs, self.signals, self.ended = {}, {}, dict(ended)
         self.unseen, self.kinds = set(), {}
         self._add(steps)
         self.unseen -= self.ended.keys()
+        self._look_anew()
 
     def paused(self, sequence: int) -> None:
         """It was paused: messages made before are void."""

@@ -384,7 +384,6 @@ class SuspendedWorkflows:
         """Takes what is so from the log, and makes up for what a crash left out."""
         workflow_memo = record.workflow or memo.EMPTY
         steps = memo.open_steps(workflow_memo).values()
-        workflow.wait = workflow_memo.wait
         workflow.is_cancelling = bool(workflow_memo.cancelling)
         if workflow_memo.cancel_by is not None:
             workflow.cancel_by = workflow_memo.cancel_by.timestamp()
@@ -392,7 +391,7 @@ class SuspendedWorkflows:
         if any(step.kind == "signal" for step in steps):
             unread = await self._steps.unread(key, workflow_memo)
             ended |= dict.fromkeys(inbox.answered(steps, unread), True)
-        workflow.see_all(steps, ended)
+        workflow.see_all(workflow_memo.wait, steps, ended)
         if now >= workflow.check_at:
             workflow.is_woken = False  # its message may be lost
             if missing and not workflow.is_paused:
