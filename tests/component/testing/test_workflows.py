@@ -201,7 +201,7 @@ async def test_a_foreign_await_names_its_place(penstock: Bench) -> None:
 async def test_a_cancelled_workflow_does_not_go_on(penstock: Bench) -> None:
     workflow_id = await penstock.client.dispatch(reminded())
     await penstock.run_pending()
-    view = await penstock.client.workflows.cancel(workflow_id, "no need")
+    view = await penstock.client.workflows.cancel(workflow_id, "no need", cleanup_seconds=0)
     assert view.state is State.CANCELLED
     await penstock.advance(timedelta(hours=2))
     await penstock.run_pending()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ from penstock.jobs.errors import UnknownJob
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.graph_record import GraphState
 from penstock.views.graph_board import graph_detail, graph_row
+from penstock.views.wording import clock
 from penstock.views.workflow_board import (
     BLOCKED,
     PAUSED,
@@ -57,7 +58,6 @@ def workflow() -> None:
 @click.option(
     "--priority", type=click.Choice(PRIORITIES), help="Priority, where the queue has priorities."
 )
-@click.option("--delay", type=SECONDS, help="It starts no earlier.")
 @click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
 @click.option("--delay", type=SECONDS, help="Start no earlier than after this time, such as 10m.")
 @click.option("--unique-for", type=SECONDS, help="Refused if an equal one is younger than this.")
@@ -233,23 +233,37 @@ def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> 
     show_default=True,
     help="Recorded with the event.",
 )
+@click.option("--now", is_flag=True, help="At once: its code does not clean up.")
 @click.pass_obj
-def cancel(session: Session, id: str, reason: str) -> None:
-    """Cancel a workflow that has not ended, with its steps."""
+def cancel(session: Session, id: str, reason: str, now: bool) -> None:
+    """Cancel a workflow that has not ended, with its steps.
+
+    The code of a coded one is given `Cancelled` where it waits, and may clean up for
+    `workflows.cleanup_seconds`.
+    """
+    seconds = 0.0 if now else None
+    until: datetime | None = None
 
     async def request(client: Client) -> WorkflowRow:
+        nonlocal until
         target = await workflow_target.find(client, id)
         if target.is_graph:
             return graph_row(await client.graphs.cancel(target.id, reason))
-        return workflow_row(await client.workflows.cancel(target.id, reason))
+        view = await client.workflows.cancel(target.id, reason, cleanup_seconds=seconds)
+        until = view.cancel_by
+        return workflow_row(view)
 
     row = session.with_client(request)
     if session.as_json:
         write_json(row)
-    if row.state not in (State.CANCELLED, GraphState.STOPPING):
+    if until is None and row.state not in (State.CANCELLED, GraphState.STOPPING):
         raise Failed(f"workflow {row.id} had already ended: it is {row.state}")
-    if not session.as_json:
+    if session.as_json:
+        return
+    if until is None:
         write_line(f"workflow {row.id} is cancelled; its steps are cancelled next")
+    else:
+        write_line(f"workflow {row.id} is being cancelled; it may clean up until {clock(until)}")
 
 
 for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, check, fix, replay):
