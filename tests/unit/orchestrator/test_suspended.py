@@ -43,7 +43,7 @@ def test_one_that_waits_takes_little_memory(step: ScheduledStep, most_bytes: int
         for sequence in range(1_000, 1_000 + count):
             workflow = SuspendedWorkflow(0, 0, 0.0)
             workflow.advance(advanced(step), sequence, float(sequence))
-            workflow.seen([step.n])
+            workflow.observed([step.n])
             held.append(workflow)
         taken, _ = tracemalloc.get_traced_memory()
     finally:

@@ -219,10 +219,10 @@ class SuspendedWorkflow:
         self.jobs = self.signals = self.kinds = _NOTHING
         self.ended, self.unseen = dict(ended) or _NOTHING, _NO_NUMBERS
         self._add(steps)
-        self.seen(ended)
+        self.observed(ended)
         self._look_anew()
 
-    def seen(self, numbers: Iterable[int]) -> None:
+    def observed(self, numbers: Iterable[int]) -> None:
         """Events of these jobs were seen."""
         self.unseen = self.unseen.difference(numbers) or _NO_NUMBERS
 

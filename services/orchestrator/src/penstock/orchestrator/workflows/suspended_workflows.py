@@ -376,7 +376,7 @@ class SuspendedWorkflows:
         numbers = set(workflow.unseen)
         if not await self._steps.were_dispatched(key, numbers):
             return False
-        workflow.seen(numbers)
+        workflow.observed(numbers)
         return True
 
     async def _compare(
