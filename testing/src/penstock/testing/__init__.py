@@ -2,6 +2,7 @@
 
 from penstock.testing.bench import Bench
 from penstock.testing.dispatched import Dispatched
+from penstock.testing.inline import RunFailed, run_inline, run_inline_async
 from penstock.testing.sync import SyncBench
 
-__all__ = ["Bench", "Dispatched", "SyncBench"]
+__all__ = ["Bench", "Dispatched", "RunFailed", "SyncBench", "run_inline", "run_inline_async"]

@@ -138,6 +138,10 @@ class MemoryBroker:
         return None
 
     # --- time ------------------------------------------------------------------------------------
+    def next_due(self) -> float | None:
+        """POSIX seconds at which the next schedule fires; None where there is none."""
+        return min((due for due, _ in self._due.values()), default=None)
+
     def settle(self) -> None:
         """Does what is due: schedules that fire, claims that lapse."""
         if self.now() < self._alarm_at:

@@ -71,6 +71,10 @@ class MemoryBus:
         """Lets what an injected clock made due happen."""
         self._broker.settle()
 
+    def next_due(self) -> float | None:
+        """POSIX seconds at which the next schedule fires; None where there is none."""
+        return self._broker.next_due()
+
     def fire(self, subject: str) -> None:
         """Lets a schedule happen now, whenever it is due."""
         self._broker.fire(subject)

@@ -20,6 +20,7 @@ from penstock.jobs.workflows.coded import memo
 from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.nodes import Diverged
+from penstock.jobs.workflows.coded.secrets import Secrets
 from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 
 ReplayOutcome = Literal["fits", "diverges", "no-code", "raises", "sealed", "unreadable"]
@@ -67,7 +68,7 @@ def replayed(record: JobRecord, ring: KeyRing, now: datetime) -> Replayed:
 
     Args:
         record: a workflow that has not ended.
-        ring: opens its arguments where they are sealed.
+        ring: opens what is sealed of it.
         now: the time that the code sees after what was recorded.
     """
     recorded = record.workflow or memo.EMPTY
@@ -82,7 +83,8 @@ def replayed(record: JobRecord, ring: KeyRing, now: datetime) -> Replayed:
     )
     try:
         kind = _code(record)
-        arguments = kind.decode(encryption.arguments(payload.decode(record.payload), ring))
+        call = payload.decode(record.payload)
+        arguments = kind.decode(encryption.arguments(call, ring))
     except (UnknownJob, BadArguments) as error:
         return msgspec.structs.replace(judged, outcome="no-code", reason=str(error))
     except (MissingKey, Undecryptable) as error:
@@ -90,7 +92,7 @@ def replayed(record: JobRecord, ring: KeyRing, now: datetime) -> Replayed:
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         return msgspec.structs.replace(judged, outcome="unreadable", reason=str(error))
     judged = msgspec.structs.replace(judged, by_version=kind.version)
-    return _run_through(judged, kind, arguments, recorded, now)
+    return _run_through(judged, kind, arguments, recorded, now, Secrets(ring, call))
 
 
 def _code(record: JobRecord) -> WorkflowType[Any, Any]:
@@ -110,11 +112,12 @@ def _run_through(
     arguments: Mapping[str, Any],
     recorded: WorkflowMemo,
     now: datetime,
+    secrets: Secrets,
 ) -> Replayed:
     def make(driver: Driver) -> Any:
         return kind.function(WorkflowContext(driver, judged.id), **arguments)
 
-    driver = Driver(make, recorded, now)
+    driver = Driver(make, recorded, now, secrets)
     try:
         driver.replay()
     except Diverged as difference:
