@@ -26,6 +26,7 @@ from tests.programs.program import (
     Sleep,
     Story,
     Sub,
+    Tidy,
     Undo,
     Wait,
 )
@@ -121,6 +122,12 @@ class _Model:
                     return await self._run(part)
                 except (_Failed, _Raised):
                     raise _Failed("StepFailed") from None
+            case Tidy(part, by):
+                try:
+                    return await self._run(part)
+                except asyncio.CancelledError:
+                    await self._job(by)
+                    raise
             case Catch(part):
                 try:
                     return await self._run(part)
@@ -260,7 +267,7 @@ def _height(program: Program) -> int:
             return 1 + max(map(_height, parts), default=0)
         case Sequence(parts):
             return max(map(_height, parts))
-        case Catch(part) | Sub(part):
+        case Catch(part) | Sub(part) | Tidy(part):
             return _height(part)
         case _:
             return 0
