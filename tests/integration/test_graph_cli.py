@@ -86,6 +86,31 @@ async def test_a_graph_is_paused_resumed_and_sent_a_signal(stage: Stage, shell: 
     assert "takes no signal: it is completed" in late
 
 
+async def test_a_chain_and_a_file_are_run_with_terms(
+    stage: Stage, shell: Shell, tmp_path: Path
+) -> None:
+    TRIED.extend([1, 2, 7])
+    await stage.at_work()
+    first, second = (f'{break_once.name} {{"number": {number}}}' for number in (1, 2))
+    terms = ("--queue", QUEUE, "--tag", "night", "--delay", "1s", "--title", "by hand")
+    ran = await shell.asked("graph", "chain", first, second, *terms, "--id", "handmade")
+    assert "graph handmade has completed" in ran
+    record = await stage.client.graphs.show("handmade")
+    assert (record.title, len(record.steps)) == ("by hand", 2)
+    job = (await stage.client.graphs.step("handmade", "1 break_once")).record
+    assert (job.queue, job.tags) == (QUEUE, ("night",))
+    assert "is no step" in await shell.asked("graph", "chain", "a b c", code=1)
+    assert "no JSON" in await shell.asked("graph", "chain", f"{break_once.name} {{1}}", code=1)
+    file = tmp_path / "nightly.toml"
+    file.write_text(DEFINITION)
+    run = ("graph", "run", str(file), "-a", "number=7", "--tag", "file", "--id", "filed")
+    assert "graph filed has completed" in await shell.asked(*run)
+    job = (await stage.client.graphs.step("filed", "any")).record
+    assert job.tags == ("file",)
+    file.write_bytes(b"\xff\xfe")
+    assert f"{file}: this is no TOML" in await shell.asked("graph", "run", str(file), code=1)
+
+
 async def test_a_graph_that_is_not_there(stage: Stage, shell: Shell) -> None:
     assert "no graph of id 'none'" in await shell.asked("graph", "show", "none", code=1)
 

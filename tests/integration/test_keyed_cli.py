@@ -41,6 +41,8 @@ VERBS: dict[str, tuple[str, ...]] = {
     "batch cancel {batch_held}": DISPATCHING,
     "graph signal {graph_waiting} go 2": DISPATCHING,
     "graph cancel {graph_held}": DISPATCHING,
+    f'graph chain \'{JOBS}.note {{{{"diary": "{{diary}}", "name": "cli"}}}}\'': DISPATCHING,
+    "graph run {definition} --no-wait": DISPATCHING,
     "pool ls": OPERATING,
     "pool hold work --at-least 0 --for 5m": OPERATING,
     "pool release work": OPERATING,

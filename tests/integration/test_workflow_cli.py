@@ -66,7 +66,8 @@ async def test_a_workflow_is_run_shown_explained_signalled_and_cancelled(
     for _ in range(2):
         await shell.asked("workflow", "signal", prefix, "go", "5", "--id", "once")
     await crew.reached(workflow_id, State.SUSPENDED, WITHIN)
-    assert "is cancelled" in await shell.asked("workflow", "cancel", prefix)
+    assert "is being cancelled" in await shell.asked("workflow", "cancel", prefix)
+    await crew.reached(workflow_id, State.CANCELLED, WITHIN)
     refused = await shell.asked("workflow", "signal", prefix, "go", code=1)
     assert "takes no signal: it is cancelled" in refused
     ended = await shell.asked("workflow", "wait", prefix, code=1)

@@ -114,7 +114,9 @@ class Play:
         while self._agenda and START + self._agenda[0][0] <= at:
             _, sent = self._agenda.pop(0)
             if sent is None:
-                await system.client.workflows.cancel(WORKFLOW, "the story says so")
+                await system.client.workflows.cancel(
+                    WORKFLOW, "the story says so", cleanup_seconds=0
+                )
             else:
                 await self._send(sent)
         self._looks = [look for look in self._looks if look > at]

@@ -63,3 +63,40 @@ async def test_steps_that_a_crash_left_out_belong_to_the_trace(
         view = await penstock.client.workflows.get(workflow_id)
         steps = [await penstock.client.job(step.job_id) for step in view.steps[:2]]
     assert {step.trace_id for step in steps} == {view.job.trace_id} != {""}
+
+
+@workflow(name="traced.flaky", tries=1)
+async def flaky(ctx: WorkflowContext) -> int:
+    order = await ctx.run(charge(order=1))
+    await ctx.wait_signal("go", bool)
+    if FAILING:
+        raise ConnectionError("once")
+    return order + await ctx.run(charge(order=2))
+
+
+FAILING: list[bool] = []
+
+
+async def test_it_stays_one_trace_over_a_pause_its_death_and_processes_that_know_nothing(
+    penstock: Bench,
+) -> None:
+    """Each `run_pending` has a worker and an orchestrator that know nothing of those before."""
+    workflows = penstock.client.workflows
+    FAILING.append(True)
+    with traced() as collector:
+        workflow_id = await penstock.client.dispatch(flaky())
+        await penstock.run_pending()
+        await workflows.pause(workflow_id, "wrong day")
+        await workflows.signal(workflow_id, "go", True)
+        await penstock.run_pending()
+        await workflows.resume(workflow_id)
+        await penstock.run_pending()
+        assert (await workflows.get(workflow_id)).state is State.DEAD
+        FAILING.clear()
+        await penstock.client.retry(workflow_id)
+        await penstock.run_pending()
+        view = await workflows.get(workflow_id)
+    assert view.state is State.COMPLETED
+    runs = collector.wait_for_all("run", 7)
+    assert functions(runs) == [*["traced.charge"] * 2, *["traced.flaky"] * 5]
+    assert {span.trace_id for span in runs} == {view.job.trace_id} != {""}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ from penstock.jobs.errors import MissingKey, Undecryptable
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.nodes import Leaf, Node
+from penstock.jobs.workflows.coded.replaying import replayed
 from penstock.jobs.workflows.coded.secrets import Secrets
 from penstock.testing import Bench
 
@@ -225,6 +227,15 @@ async def test_a_result_of_another_job_does_not_open(penstock: Bench) -> None:
     end = Resolution(key="charge", outcome="completed", value=stolen.result)
     with pytest.raises(Undecryptable, match=f"expected the encrypted result of job {second.id}"):
         secrets.opened(leaf, end)
+
+
+async def test_an_encrypted_workflow_is_replayed_by_who_has_the_key(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    record = (await penstock.client.job(workflow_id)).record
+    ring, now = penstock.client.dispatcher.factory.ring, datetime.now(UTC)
+    assert replayed(record, ring, now).outcome == "fits"
+    assert replayed(record, KeyRing(), now).outcome == "sealed"
 
 
 async def test_masked_fields_of_a_status_are_never_stored(penstock: Bench) -> None:

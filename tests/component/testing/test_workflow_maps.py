@@ -187,7 +187,7 @@ async def test_a_map_that_is_not_waited_for_any_more_is_cancelled(
     try:
         await _run_shortly(penstock)
         if how == "cancelled":
-            await penstock.client.workflows.cancel(workflow_id)
+            await penstock.client.workflows.cancel(workflow_id, cleanup_seconds=0)
         else:
             await penstock.client.workflows.signal(workflow_id, "enough")
             await _see_all(penstock, suspended)

@@ -201,7 +201,7 @@ async def test_a_foreign_await_names_its_place(penstock: Bench) -> None:
 async def test_a_cancelled_workflow_does_not_go_on(penstock: Bench) -> None:
     workflow_id = await penstock.client.dispatch(reminded())
     await penstock.run_pending()
-    view = await penstock.client.workflows.cancel(workflow_id, "no need")
+    view = await penstock.client.workflows.cancel(workflow_id, "no need", cleanup_seconds=0)
     assert view.state is State.CANCELLED
     await penstock.advance(timedelta(hours=2))
     await penstock.run_pending()
@@ -411,6 +411,19 @@ async def runs_anything(ctx: WorkflowContext) -> None:
     await ctx.run(STEPS[0])
 
 
+@workflow(tries=1)
+async def reads_much(ctx: WorkflowContext) -> str:
+    return await ctx.step("read", "x".__mul__, 600_000)
+
+
+async def test_an_inline_step_with_too_large_a_result_is_an_error(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(reads_much())
+    await penstock.run_pending()
+    error = (await penstock.client.job(workflow_id)).error
+    assert error is not None
+    assert "step 'read': its encoded result has 600,005 bytes" in error.message
+
+
 async def test_ids_of_workflows_leave_room_for_those_of_their_steps(penstock: Bench) -> None:
     with pytest.raises(BadName, match="at most 36"):
         await penstock.client.dispatch(reminded(), job_id="w" * 37)
@@ -453,3 +466,45 @@ def test_a_workflow_is_an_async_function() -> None:
     with pytest.raises(TypeError, match="async def"):
         workflow(name="tests.plain")(plain)  # type: ignore[arg-type]
     assert "tests.plain" not in registry.REGISTRY
+
+
+@job(result_expires_seconds=60)
+def forgetful() -> str:
+    return "forgotten"
+
+
+@job(store_result=False)
+def silent() -> str:
+    return "not stored"
+
+
+@workflow(tries=1)
+async def late(ctx: WorkflowContext) -> list[Any]:
+    return list(await ctx.gather(forgetful(), silent(), ctx.sleep(3600)))
+
+
+async def test_a_result_that_expired_before_it_was_taken_note_of_is_an_error_at_its_await(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(late())
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    await penstock.run_pending()
+    view = await penstock.client.job(workflow_id)
+    assert view.error is not None
+    assert "its result was stored until" in view.error.message
+    assert view.error.kind.endswith(StepFailed.__name__)
+
+
+@workflow()
+async def in_time(ctx: WorkflowContext) -> list[Any]:
+    return list(await ctx.gather(forgetful(), silent()))
+
+
+async def test_a_result_is_taken_note_of_before_it_expires_and_none_is_none(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(in_time())
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=2))
+    assert (await penstock.client.job(workflow_id)).result == ["forgotten", None]

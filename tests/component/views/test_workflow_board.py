@@ -49,6 +49,16 @@ async def patient(ctx: WorkflowContext) -> str:
     return await ctx.wait_signal("go", str)
 
 
+@workflow(name="board.two_words")
+async def two_words(ctx: WorkflowContext) -> str:
+    return await ctx.wait_signal("go on", str)
+
+
+@workflow(name="board.parent")
+async def parent(ctx: WorkflowContext) -> str:
+    return str(await ctx.run(patient()))
+
+
 @workflow(name="board.brief")
 async def brief(ctx: WorkflowContext) -> str:
     return "at once"
@@ -87,6 +97,34 @@ async def test_a_suspended_workflow_with_its_tree_and_what_it_waits_for(penstock
     assert "for step approved." in shown.why[0]
     assert shown.why[1].endswith("'penstock workflow signal seven approved VALUE' sends it.")
     assert "(in 1 d 23 h)" in shown.why[1] or "(in 2 d 0 h)" in shown.why[1]
+
+
+async def test_the_command_that_sends_a_signal_can_be_copied(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(two_words(), job_id="two")
+    await penstock.run_pending()
+    assert "signal two 'go on' VALUE'" in (await detail(penstock, workflow_id)).why[1]
+
+
+async def test_a_signal_of_another_name_than_the_one_that_is_waited_for_is_named(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(patient(), job_id="misspelt")
+    await penstock.run_pending()
+    assert len((await detail(penstock, workflow_id)).why) == 2
+    for name in ("og", "g0", "og"):
+        await penstock.client.workflows.signal(workflow_id, name, "on")
+    await penstock.run_pending()
+    assert (await detail(penstock, workflow_id)).why[2] == (
+        "Signals were sent that no step waits for now: og, g0."
+    )
+
+
+async def test_what_a_workflow_that_is_a_step_waits_for_is_asked_of_itself(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(parent(), job_id="outer")
+    await penstock.run_pending()
+    assert (await detail(penstock, workflow_id)).why[1] == (
+        "Step patient is a workflow, suspended: see 'penstock workflow why outer_step_0'."
+    )
 
 
 async def test_the_critical_path_follows_what_led_to_each_step(penstock: Bench) -> None:

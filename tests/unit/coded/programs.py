@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from penstock.jobs import job
-from penstock.jobs.errors import StepFailed
+from penstock.jobs.errors import Cancelled, StepFailed
 from penstock.jobs.workflows.coded.context import WorkflowContext
 
 
@@ -122,6 +122,15 @@ async def _undo(ctx: WorkflowContext, part: Program) -> Any:
     except FAILURES:
         await ctx.compensate()
         return "undone"
+
+
+async def cleans_up(ctx: WorkflowContext, program: Program) -> Any:
+    """The program, and the undoing of what it did where it is cancelled."""
+    try:
+        return await interpret(ctx, program)
+    except Cancelled:
+        await ctx.compensate()
+        raise
 
 
 def _inline(value: int, fails: bool) -> int:

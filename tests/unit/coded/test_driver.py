@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -220,6 +221,22 @@ def test_a_foreign_await_is_refused_with_its_place(foreign: Any) -> None:
     assert "ctx.run(job(...))" in str(refused.value)
 
 
+def test_asyncio_beside_the_context_is_refused_in_a_thread_without_a_loop() -> None:
+    async def workflow(ctx: WorkflowContext) -> None:
+        await asyncio.gather(ctx.sleep(1), ctx.sleep(2))
+
+    with ThreadPoolExecutor(1) as thread, pytest.raises(WorkflowError, match=r"ctx\.gather"):
+        thread.submit(drive(workflow).replay).result()
+
+
+def test_a_call_that_is_awaited_itself_is_an_error_that_shows_how() -> None:
+    async def workflow(ctx: WorkflowContext) -> None:
+        await call()  # type: ignore[misc]
+
+    with pytest.raises(TypeError, match=r"'await ctx\.run\(\w+\(\.\.\.\)\)' in a workflow"):
+        drive(workflow).replay()
+
+
 def test_an_await_in_a_part_that_is_given_up_is_refused() -> None:
     async def stubborn(ctx: WorkflowContext) -> None:
         try:
@@ -234,3 +251,33 @@ def test_an_await_in_a_part_that_is_given_up_is_refused() -> None:
     driver.replay()
     with pytest.raises(WorkflowError, match="was given up and awaits"):
         driver.resolve(completed("race/winner", 1))
+
+
+# --- limits ---------------------------------------------------------------------------------------
+async def pages(ctx: WorkflowContext, count: int = 3) -> None:
+    for _ in range(count):
+        await ctx.step("page", str)
+
+
+def page(number: int, size: int) -> InlineResult:
+    key = "page" if number == 1 else f"page#{number}"
+    return InlineResult(key, "str", encode_result("x" * size))
+
+
+def test_what_a_workflow_records_is_bounded() -> None:
+    driver = drive(pages)
+    assert isinstance(driver.replay(), Calls)
+    assert isinstance(driver.record(page(1, 3_000_000), START), Calls)
+    with pytest.raises(WorkflowError, match="at most 8,000,000 bytes"):
+        driver.record(page(2, 3_500_000), START)
+
+
+def test_inline_steps_are_bounded() -> None:
+    entries = tuple(MemoEntry(now=START, inline=page(n, 1)) for n in range(1, 10_002))
+
+    async def many(ctx: WorkflowContext) -> None:
+        await pages(ctx, 10_002)
+
+    assert isinstance(drive(many, WorkflowMemo(entries=entries[:-1])).replay(), Calls)
+    with pytest.raises(WorkflowError, match="at most 10,000 inline steps"):
+        drive(many, WorkflowMemo(entries=entries)).replay()

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from tests.unit.coded import programs
 from tests.unit.coded.programs import Failed, Program, expected, interpret
 from tests.unit.coded.world import START, World
@@ -121,6 +122,30 @@ def _undone(world: World) -> list[int]:
 
 def _value(end: Resolution) -> int:
     return int(msgspec.msgpack.decode(end.value))
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs.undone_programs, st.integers(1, 20_000).map(lambda millis: millis / 1000))
+def test_a_cancelled_workflow_undoes_what_completed_whichever_process_crashes(
+    program: Program, cancel_after: float
+) -> None:
+    assume(_has_distinct_values(program))
+    undisturbed = _cancelled(program, cancel_after)
+    if undisturbed.record.state is State.CANCELLED:
+        assert _undone(undisturbed) == _to_undo(undisturbed)
+    for crash_at in range(2, undisturbed.appends + 1):
+        for after in (False, True):
+            world = _cancelled(program, cancel_after, crash_at, after)
+            assert world.record.state is undisturbed.record.state
+            assert world.clock == undisturbed.clock
+            assert _undone(world) == _undone(undisturbed)
+
+
+def _cancelled(program: Program, after: float, crash_at: int = 0, later: bool = False) -> World:
+    arguments = {"program": program}
+    world = World(programs.cleans_up, arguments, crash_at=crash_at, after=later, cancel_after=after)
+    world.run()
+    return world
 
 
 @settings(max_examples=100, deadline=None)

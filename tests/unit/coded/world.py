@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.events.batch import Callbacks, Counts
 from penstock.events.job import (
+    JobCancelled,
     JobCompleted,
     JobDispatched,
     JobError,
@@ -25,6 +26,7 @@ from penstock.events.workflow import (
     Resolution,
     SignalReceived,
     WorkflowAdvanced,
+    WorkflowCancelling,
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
@@ -35,7 +37,7 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunBatch, RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Ended, Leaf, Part
+from penstock.jobs.workflows.coded.nodes import Ended, Leaf, Part, Stopped
 from penstock.jobs.workflows.coded.results import end_of_batch
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -62,6 +64,7 @@ class World:
         crash_at: number of the append at which the process crashes once; 0: never.
         after: whether it crashes after the event was stored.
         signals: seconds, name and value of signals that are sent.
+        cancel_after: seconds until a client cancels it.
     """
 
     def __init__(
@@ -72,7 +75,9 @@ class World:
         crash_at: int = 0,
         after: bool = False,
         signals: tuple[tuple[float, str, Any], ...] = (),
+        cancel_after: float | None = None,
     ) -> None:
+        self._cancel_at = None if cancel_after is None else START + timedelta(seconds=cancel_after)
         self.function, self.arguments = function, dict(arguments or {})
         self.clock = START
         self.appends = 0
@@ -135,11 +140,18 @@ class World:
         """Moves the clock on until the workflow can go on; False when it has ended."""
         while (record := self.record).state is State.SUSPENDED:
             assert record.workflow is not None
+            if self._cancel_at is not None and self._cancel_at <= self.clock:
+                self._cancel_at = None
+                until = self.clock + timedelta(days=1)
+                event = WorkflowCancelling(job_id="wf", reason="enough", until=until)
+                self.log.append((len(self.log) + 1, _stored(event)))
+                return True
             if self._is_due(record):
                 return True
             times = [end.at for end in self.jobs.values()]
             times += [START + timedelta(seconds=after) for after, _, _ in self._signals]
             times += [record.wakes_at] if record.wakes_at else []
+            times += [self._cancel_at] if self._cancel_at else []
             ahead = [time for time in times if time > self.clock]
             assert ahead, f"nothing will ever end: {record.workflow.wait}"
             self.clock = min(ahead)
@@ -147,6 +159,8 @@ class World:
 
     def _is_due(self, record: JobRecord) -> bool:
         assert record.workflow is not None
+        if record.workflow.cancelling:
+            return True
         waiting = memo.open_steps(record.workflow)
         ended = {}
         unread = self._unread()
@@ -167,7 +181,7 @@ class World:
         known = before.workflow or memo.EMPTY
         ends = [end for key in memo.open_steps(known) if (end := self._end_of(key))]
         ends.sort(key=lambda end: self.jobs[end.key].at)
-        self._arrivals = Arrivals(ends, self._unread)
+        self._arrivals = Arrivals(ends, self._unread, cancelling=known.cancelling)
         try:
             outcome = advance(self.function, self.arguments, "wf", known, self)
         except Crash:
@@ -175,6 +189,9 @@ class World:
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             self._append(self._completed({"error": message}))
+            return
+        if isinstance(outcome, Stopped):
+            self._append(JobCancelled(job_id="wf", reason=outcome.reason))
             return
         if isinstance(outcome, Ended):
             self._append(self._completed({"value": outcome.value}))

@@ -74,6 +74,7 @@ def test_the_digest_tells_definitions_apart() -> None:
         ),
         ([job(), job(needs=["a"], rule="any_succes")], {}, "'any_succes'.*any_success"),
         ([job(), job(needs=["a"], rule=["x"])], {}, "unknown trigger rule"),
+        ([job(), job(needs=["a"], rule="one_failed")], {}, "did you mean 'any_failed'"),
         ([job(rule="any_failed")], {}, "'a' can never run"),
         ([job(), job(needs=["a"], rule="any_failed")], {"on_failure": "stop"}, "set on_failure"),
         ([job(), job(when="results.a.n > 3")], {}, "add it to needs"),

@@ -16,7 +16,12 @@ from penstock.jobs.batches.slots import Slot
 from penstock.jobs.payloads import payload
 from penstock.jobs.workflows import graph_order, graph_record
 from penstock.jobs.workflows.declared.conversion import of_graph
-from penstock.jobs.workflows.declared.definition import DeclaredCall, DeclaredStep, Definition
+from penstock.jobs.workflows.declared.definition import (
+    DeclaredCall,
+    DeclaredStep,
+    Definition,
+    SignalWait,
+)
 from penstock.jobs.workflows.declared.text import parse_condition
 from penstock.jobs.workflows.declared.validation import checked
 from penstock.orchestrator.core.graph import Graph
@@ -39,11 +44,13 @@ def definitions(draw: st.DrawFn) -> Definition:
         conditions += [f"results.{need} < 2" for need in needs]
         when = draw(st.sampled_from(conditions))
         is_join = bool(needs) and draw(st.integers(0, 4)) == 0
+        is_wait = not is_join and draw(st.integers(0, 4)) == 0
         undo = None if is_join or draw(st.booleans()) else DeclaredCall(function="undo")
         steps.append(
             DeclaredStep(
                 name=f"s{number}",
-                function="" if is_join else "f",
+                function="" if is_join or is_wait else "f",
+                wait=SignalWait(timeout_seconds=60.0) if is_wait else None,
                 needs=needs,
                 rule=draw(st.sampled_from(rules)),
                 when=parse_condition(when) if when else None,
@@ -85,7 +92,10 @@ class Model:
             return "blocked" if bad and step.rule is not Rule.ANY_FAILED else "skipped"
         if step.when is not None and not self._holds(step, n):
             return "skipped"
-        return "completed" if not step.function else self.outcomes[step.name].name.lower()
+        if step.awaits and self.outcomes[step.name] is Slot.CANCELLED:
+            return "failed"  # a wait has no job that is cancelled
+        is_join = not step.function and not step.awaits
+        return "completed" if is_join else self.outcomes[step.name].name.lower()
 
     def _holds(self, step: DeclaredStep, n: int) -> bool:
         condition = step.when
@@ -103,7 +113,8 @@ class Model:
                     n = self.results[other]
             return n < 2 if condition.lt else n >= 2
         source = self.steps[str(name)]
-        has_result = bool(source.function) and self.ends[source.name] == "completed"
+        is_join = not source.function and not source.awaits
+        has_result = not is_join and self.ends[source.name] == "completed"
         return has_result and self.results[source.name] < 2
 
     @property
@@ -145,7 +156,10 @@ def test_steps_end_as_the_model_says_in_whatever_order_jobs_end(
         if not running:
             break
         name = random.choice(running)
-        run.job_ends(name, outcomes.get(name, Slot.COMPLETED), results.get(name))
+        outcome = outcomes.get(name, Slot.COMPLETED)
+        if run.planned[run.names.index(name)].step.wait and outcome is Slot.CANCELLED:
+            outcome = Slot.FAILED
+        run.job_ends(name, outcome, results.get(name))
     end = run.end
     assert end is not None, "nothing runs, nothing is due, and it has not ended"
     assert {name: run.states[name].value for name in names} == model.ends

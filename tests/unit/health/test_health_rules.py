@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from penstock.events.snapshot import PoolWorkers
 from penstock.health.facts import (
+    BlockedFacts,
     BrokerFacts,
     DiskFacts,
     Facts,
@@ -70,6 +71,15 @@ def failing(**fields: Any) -> dict[str, Any]:
     return {"hooks": (HookFacts(name="pager", **fields),)}
 
 
+def blocked(*counts: int) -> dict[str, Any]:
+    return {
+        "blocked": tuple(
+            BlockedFacts(function=f"shop.f{n}", workflows=count, since=7200.0)
+            for n, count in enumerate(counts)
+        )
+    }
+
+
 def service(silent_seconds: float | None) -> dict[str, Any]:
     return {"services": (replace(GOOD.services[0], silent_seconds=silent_seconds),)}
 
@@ -86,7 +96,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
     assert report.state is H
     assert {finding.component for finding in report.findings} == {
         "broker", "streams", "disk", "queues", "services", "settings", "schedules", "hooks",
-        "workers", "spark", "clock",
+        "workflows", "workers", "spark", "clock",
     }  # fmt: skip
     assert all(not finding.reasons for finding in report.findings)
 
@@ -123,6 +133,8 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
             "hook pager: 2 notices are not delivered, and tried again, since 1970-01-01 01:00:00 "
             "UTC: cannot run pager",
         ),
+        (blocked(1), "workflows", D, "1 workflow of shop.f0 is blocked since 1970-01-01 02:00"),
+        (blocked(*[3] * 12), "workflows", D, "workflows of 2 more functions are blocked"),
         (failing(dropped_at=7200.0, error="status 404"), "hooks", D, "dropped at 1970-01-01 02:00"),
         (service(10.0), "services", D, "service decider: no update for 10 s"),
         (service(None), "services", D, "no decider has ever run"),

@@ -32,6 +32,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowCancelling,
     WorkflowFixed,
     WorkflowPaused,
     WorkflowResumed,
@@ -58,6 +59,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobDead: {"queue": "reports", "error": BROKEN},
     JobRevived: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
     JobMoved: {"queue": "others", "from_queue": "reports", "payload": b"moved"},
+    WorkflowCancelling: {"reason": "", "until": NOW},
     StepsScheduled: {"number": 2, "now": NOW},
     StepRecorded: {"number": 1, "now": NOW, "inline": InlineResult("rate", "fetch", b"\x01")},
     WorkflowAdvanced: {

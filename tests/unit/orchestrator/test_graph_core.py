@@ -12,10 +12,13 @@ from tests.unit.declared.test_declared_model import ENDS, MOST, OUTCOMES, defini
 
 from penstock.events.graph import (
     GraphCarried,
+    GraphElapsed,
     GraphFailed,
     GraphReopened,
+    GraphSignalled,
     GraphStarted,
     GraphStopping,
+    GraphWaiting,
 )
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.workflows import graph_record
@@ -63,18 +66,36 @@ class Story:
         self.graph.see_job(index, event, self.sequence)
 
     def due(self) -> Any:
-        """What is to be done, after the results that are needed were read."""
-        while isinstance(step := self.graph.decide(NOW), ReadResults):
-            for index in step.indices:
-                self.graph.see_result(index, self.results.get(index))
-        return step
+        """What is to be done, after results that are needed were read and waits have begun."""
+        while True:
+            step = self.graph.decide(NOW)
+            if isinstance(step, ReadResults):
+                for index in step.indices:
+                    self.graph.see_result(index, self.results.get(index))
+            elif isinstance(step, Append) and isinstance(step.event, GraphWaiting):
+                self.see(step.event)
+            else:
+                return step
 
     def start_due(self) -> tuple[int, ...]:
         step = self.due()
         indices = step.indices if isinstance(step, StartSteps) else ()
         for index in indices:
             self.job(index, "JobDispatched")
+        self.due()  # waits begin
         return indices
+
+    def end(self, index: int, slot: Slot, result: int) -> None:
+        """A job, or a wait, ends."""
+        wait = self.graph.record.steps[index].wait
+        if wait is None:
+            self.results[index] = result
+            self.job(index, ENDS[slot])
+        elif slot is Slot.COMPLETED:
+            value = msgspec.msgpack.encode(result)
+            self.see(GraphSignalled(graph_id="g", signal=wait.signal, value=value))
+        else:
+            self.see(GraphElapsed(graph_id="g", steps=(index,)))
 
     def restart(self) -> None:
         """Another process goes on from the snapshot, as it is stored."""
@@ -98,19 +119,20 @@ def test_a_graph_goes_on_alike_wherever_its_process_ends(
     definition: Definition, ends: list[Slot], crashes: list[str]
 ) -> None:
     whole, broken = Story(definition), Story(definition)
-    running: list[int] = []
+    running, waited = list[int](), set[int]()
     for crash in crashes:
         if crash:
             getattr(broken, crash)()
         indices = whole.start_due()
         assert broken.start_due() == indices
-        running += indices
+        running += [*indices, *sorted(whole.graph.record.waits.keys() - waited)]
+        assert broken.graph.record.waits == whole.graph.record.waits
+        waited |= whole.graph.record.waits.keys()
         if not running:
             break
         index = running.pop(0)
         for story in (whole, broken):
-            story.results[index] = index % 4
-            story.job(index, ENDS[ends[index]])
+            story.end(index, ends[index], index % 4)
     one, other = whole.due(), broken.due()
     assert isinstance(one, Append) and isinstance(other, Append)
     assert type(one.event) is type(other.event)

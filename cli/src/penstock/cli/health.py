@@ -53,6 +53,7 @@ def read_report(session: Session) -> Report:
     from penstock.events.envelope import utc_now  # noqa: PLC0415
     from penstock.health.rules import judge  # noqa: PLC0415
     from penstock.health.survey import survey, unreachable  # noqa: PLC0415
+    from penstock.views.blocked_workflows import with_blocked  # noqa: PLC0415
     from penstock.views.overdue_ticks import with_overdue  # noqa: PLC0415
     from penstock.views.schedule_drift import with_drift  # noqa: PLC0415
 
@@ -62,6 +63,7 @@ def read_report(session: Session) -> Report:
         async with session.bus(settings) as bus:
             facts = await survey(bus, settings)  # type: ignore[arg-type]  # it is one over NATS
             facts = await with_drift(facts, bus, settings)
+            facts = await with_blocked(facts, bus, settings)
             return await with_overdue(facts, bus, settings, utc_now())
 
     try:

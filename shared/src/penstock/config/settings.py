@@ -146,6 +146,17 @@ class Jobs(Section, frozen=True, kw_only=True):
     unknown_after_seconds: NonNegative = 300.0
 
 
+class Workflows(Section, frozen=True, kw_only=True):
+    """Coded workflows.
+
+    Attributes:
+        cleanup_seconds: how long the code of one that is cancelled may clean up, steps included; it
+            is cancelled then in any case. 0 cancels at once.
+    """
+
+    cleanup_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
+
+
 class Dispatch(Section, frozen=True, kw_only=True):
     """Dispatching jobs.
 
@@ -326,6 +337,7 @@ class Settings(Section, frozen=True, kw_only=True):
     nats: Nats = Nats()
     streams: Streams = Streams()
     jobs: Jobs = Jobs()
+    workflows: Workflows = Workflows()
     logs: Logs = Logs()
     dispatch: Dispatch = Dispatch()
     encryption: Encryption = Encryption()

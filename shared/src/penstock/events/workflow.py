@@ -16,6 +16,8 @@ from penstock.events.job_event import JobError, JobEvent
 
 MAX_STEPS = 10_000
 """Steps, timers and awaited signals of one workflow; the ids of its jobs have four digits."""
+MAX_MEMO_BYTES = 8_000_000
+"""What one workflow records: calls and results, as they are stored."""
 MAX_KEY_LENGTH = 300
 MAX_SIGNAL_BYTES = 64_000
 MAX_REFUSAL_LENGTH = 300
@@ -26,6 +28,9 @@ MAX_REFUSED_SIGNALS = 100
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
 MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
 """Names that one workflow may ask its context about; see ``WorkflowContext.patched``."""
+
+CANCEL_KEY = "#cancel"
+"""Key under which a workflow takes note of being cancelled: no step has one like it."""
 
 StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
 StepKind = Literal["job", "workflow", "batch", "timer", "signal"]
@@ -181,6 +186,8 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             code calls there and was not recorded begins anew.
         accepted: entries in which functions and arguments may differ from those recorded.
         fixes: how often an operator changed what it goes on from.
+        cancelling: why it is being cancelled, until its code was given ``Cancelled``.
+        cancel_by: it is cancelled then, whether or not it has cleaned up; None: it is not.
     """
 
     entries: tuple[MemoEntry, ...] = ()
@@ -198,9 +205,12 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     amended: Int64 = 0
     accepted: Int64 = 0
     fixes: Int64 = 0
+    cancelling: str = ""
+    cancel_by: Instant | None = None
 
     def __post_init__(self) -> None:
         check_instant("blocked_since", self.blocked_since)
+        check_instant("cancel_by", self.cancel_by)
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -326,6 +336,19 @@ class WorkflowFixed(JobEvent, frozen=True, kw_only=True, tag=True):
     forgotten: tuple[Key, ...] = ()
     version: Int64 = 0
     accepts: bool = False
+    function: str = ""
+
+
+class WorkflowCancelling(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A client cancels a workflow: ``Cancelled`` is raised at its await, and it may clean up.
+
+    Attributes:
+        reason: for people.
+        until: it is cancelled then in any case.
+    """
+
+    reason: str
+    until: Instant
     function: str = ""
 
 

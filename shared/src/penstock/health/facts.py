@@ -164,6 +164,19 @@ class HookFacts(_Facts, frozen=True, kw_only=True):
     error: str = ""
 
 
+class BlockedFacts(_Facts, frozen=True, kw_only=True):
+    """Workflows of one function that no code at hand can go on with.
+
+    Attributes:
+        workflows: how many.
+        since: when the first of them was blocked, in seconds since 1970.
+    """
+
+    function: str
+    workflows: int
+    since: float
+
+
 class Facts(_Facts, frozen=True, kw_only=True):
     """All of it. ``skew_seconds``: this machine's clock before (+) the broker's.
 
@@ -172,7 +185,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     None where no orchestrator is missing. ``schedule_drift``: what differs between the schedules
     that the settings declare and those that are stored. ``holds``: pools that an operator holds,
     with bounds and end. ``settings_drift``: how services differ from the settings of who asks.
-    ``hooks``: those that fail.
+    ``hooks``: those that fail. ``blocked``: functions with workflows that are blocked.
     """
 
     broker: BrokerFacts
@@ -184,6 +197,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     services: tuple[ServiceFacts, ...] = ()
     unserved: tuple[UnservedQueue, ...] = ()
     hooks: tuple[HookFacts, ...] = ()
+    blocked: tuple[BlockedFacts, ...] = ()
     skew_seconds: float | None = None
     remote_spark: str | None = None
     pools: tuple[str, ...] = ()

@@ -26,6 +26,8 @@ MOST_HOLDS = 10
 """Held pools that a report names."""
 MOST_SCHEDULES = 10
 """Schedules that differ from their declaration, and that a report names."""
+MOST_FUNCTIONS = 10
+"""Functions of blocked workflows that a report names."""
 MOST_HOOKS = 10
 """Failing hooks that a report names."""
 ORCHESTRATOR = "orchestrator"
@@ -49,6 +51,7 @@ def judge(facts: Facts, at: datetime) -> Report:
             "settings": _settings,
             "schedules": _schedules,
             "hooks": _hooks,
+            "workflows": _workflows,
             "workers": _workers,
             "spark": _spark,
             "clock": _clock,
@@ -273,6 +276,20 @@ def _hooks(facts: Facts) -> Reasons:
             yield State.DEGRADED, f"hook {hook.name}: {text}: {hook.error}"
     if further := facts.hooks[MOST_HOOKS:]:
         yield State.DEGRADED, f"{len(further)} more hooks fail"
+
+
+def _workflows(facts: Facts) -> Reasons:
+    for blocked in facts.blocked[:MOST_FUNCTIONS]:
+        count = "1 workflow" if blocked.workflows == 1 else f"{blocked.workflows:,} workflows"
+        verb = "is" if blocked.workflows == 1 else "are"
+        yield (
+            State.DEGRADED,
+            f"{count} of {blocked.function} {verb} blocked since {_when(blocked.since)}: no worker "
+            "has code that fits; 'penstock workflow ls --state blocked' names them, 'penstock "
+            "workflow why ID' the difference",
+        )
+    if further := facts.blocked[MOST_FUNCTIONS:]:
+        yield State.DEGRADED, f"workflows of {len(further)} more functions are blocked"
 
 
 def _when(seconds: float) -> str:

@@ -38,7 +38,7 @@ from penstock.jobs.reading.handed_on import HandedOnReader
 from penstock.jobs.schedules.client import Schedules
 from penstock.jobs.workflows.client import Graphs
 from penstock.jobs.workflows.definitions import Definitions
-from penstock.jobs.workflows.instances import Workflows
+from penstock.jobs.workflows.instances import DEFAULT_CLEANUP_SECONDS, Workflows
 from penstock.jobs.workflows.recovery import StuckWorkflows
 from penstock.runtime.local_broker import awaited, reachable
 from penstock.runtime.tasks import within
@@ -71,6 +71,7 @@ class Client:
         factory: makes the first events of jobs, as the settings ask for; :meth:`connect` and
             :meth:`over` make one.
         offline: sends while the broker is away; :meth:`connect` makes one.
+        cleanup_seconds: how long a workflow that it cancels may clean up.
 
     Attributes:
         batches: jobs that are counted together.
@@ -95,6 +96,7 @@ class Client:
         source: str = "client",
         factory: JobFactory | None = None,
         offline: OfflineSender | None = None,
+        cleanup_seconds: float = DEFAULT_CLEANUP_SECONDS,
     ) -> None:
         self._bus = bus
         self._subjects = subjects = Subjects(prefix)
@@ -115,6 +117,7 @@ class Client:
             self.cancel,
             self.batches.cancel,
             factory.ring,
+            cleanup_seconds,
         )
         self.stuck_workflows = StuckWorkflows(bus, subjects, self._log, self.workflows, self.graphs)
         self.schedules = Schedules(bus, subjects, self.dispatcher)
@@ -184,6 +187,7 @@ class Client:
             source=source,
             factory=JobFactory.from_settings(settings, source, in_process=in_process),
             offline=offline,
+            cleanup_seconds=settings.workflows.cleanup_seconds,
         )
 
     # --- dispatching ------------------------------------------------------------------------------

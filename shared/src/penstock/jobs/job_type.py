@@ -11,7 +11,7 @@ import re
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, ParamSpec, TypeVar
 
 import msgspec
 
@@ -39,6 +39,13 @@ class Call(msgspec.Struct, frozen=True):
 
     def __rich_repr__(self) -> list[tuple[str, str]]:
         return [("job", self.job.name)]
+
+    def __await__(self) -> NoReturn:
+        function = self.job.name.rpartition(".")[2]
+        raise TypeError(
+            f"{self!r} is not awaited itself: 'await ctx.run({function}(...))' in a workflow, "
+            f"'await client.dispatch({function}(...))' elsewhere"
+        )
 
 
 class JobType(Generic[P, R]):

@@ -34,6 +34,7 @@ from penstock.events.workflow import (
     StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowCancelling,
     WorkflowFixed,
     WorkflowMemo,
     WorkflowPaused,
@@ -88,6 +89,7 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((State.RUNNING,), WorkflowAdvanced, State.SUSPENDED, "nothing of a workflow can go on"),
     Edge((*_STARTABLE, State.RUNNING), WorkflowBlocked, State.SUSPENDED, "no code here fits it"),
     Edge((State.SUSPENDED,), WorkflowFixed, State.WAITING, "an operator fixed a blocked workflow"),
+    Edge(_LIVE, WorkflowCancelling, None, "a client cancels it: its code may clean up"),
     Edge(_LIVE, WorkflowPaused, None, "a client paused it: no advance is started"),
     Edge(_LIVE, WorkflowResumed, None, "a client resumed it"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
@@ -316,7 +318,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         dispatch_id=record.dispatch_id if record else "",
         tries=event.tries,
         void_before=sequence if event.changed else record.void_before if record else 0,
-        workflow=record.workflow if record else None,
+        workflow=memo.revived(record.workflow) if record else None,
         kind=record.kind if record else "",
         version=record.version if record else 0,
     )
@@ -396,15 +398,19 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
             return {"error": event.error, "finished_at": event.at}
         case JobCancelled():
             return {"finished_at": event.at}
-        case WorkflowPaused() | WorkflowResumed():
+        case WorkflowPaused() | WorkflowResumed() | WorkflowCancelling():
             return _pause_changes(record, event)
     return memo.changes(record.workflow, event)
 
 
-def _pause_changes(record: JobRecord, event: WorkflowPaused | WorkflowResumed) -> dict[str, Any]:
+def _pause_changes(
+    record: JobRecord, event: WorkflowPaused | WorkflowResumed | WorkflowCancelling
+) -> dict[str, Any]:
     if isinstance(event, WorkflowPaused):
         return {"paused_at": event.at, "pause_reason": event.reason}
-    resumed = {"paused_at": None, "pause_reason": ""}
+    resumed: dict[str, Any] = {"paused_at": None, "pause_reason": ""}
+    if isinstance(event, WorkflowCancelling):
+        return {**resumed, "workflow": memo.cancelling(record.workflow, event)}
     # Its message was dropped while it was paused; an advance that still runs has its own.
     return resumed if record.state is State.RUNNING else {**resumed, "message": 0}
 

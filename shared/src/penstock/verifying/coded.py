@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobDispatched
 from penstock.events.workflow import (
+    CANCEL_KEY,
     Resolution,
     ScheduledStep,
     StepRecorded,
@@ -97,6 +98,8 @@ class _Notes:
         self.scheduled_at[step.n], self._open[step.key] = sequence, step
 
     def _consume(self, sequence: int, resolution: Resolution) -> Iterator[str]:
+        if resolution.key == CANCEL_KEY:
+            return
         step = self._open.pop(resolution.key, None)
         if resolution.outcome == "received":
             yield from self._consume_signal(sequence, resolution)

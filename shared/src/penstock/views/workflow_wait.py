@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -23,6 +24,11 @@ def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
     """
     if view.paused_at is not None:
         yield from _paused(view, now)
+    if view.cancel_by is not None:
+        yield (
+            "It is being cancelled: its code may clean up, and it is cancelled at "
+            f"{wording.clock(view.cancel_by)} in any case."
+        )
     match view.state:
         case State.SUSPENDED if view.blocked:
             yield from _blocked(view, now)
@@ -95,6 +101,9 @@ def _suspended(view: WorkflowView, now: datetime) -> Iterator[str]:
         yield _step(view, step, now)
     if len(waiting) > _MOST_STEPS:
         yield f"{len(waiting) - _MOST_STEPS} further steps have not ended."
+    if view.unread_signals:
+        names = ", ".join(view.unread_signals[:_MOST_STEPS])
+        yield f"Signals were sent that no step waits for now: {names}."
     ended = {step.key for step in view.steps if step.outcome != "waiting"}
     if view.paused_at is None and any(ended.issuperset(group) for group in view.wait):
         yield (
@@ -126,12 +135,18 @@ def _step(view: WorkflowView, step: StepView, now: datetime) -> str:
         )
         return (
             f"Signal {step.signal} {_refused(view, step.signal) or 'was not sent'}, and {step.key} "
-            f"{until}: 'penstock workflow signal {view.id} {step.signal} VALUE' sends it."
+            f"{until}: 'penstock workflow signal {view.id} {shlex.quote(step.signal)} VALUE' "
+            "sends it."
         )
     if step.kind == "batch":
         return f"Step {step.key} is a batch: see 'penstock batch show {step.batch_id}'."
     if not step.job_state:
         return f"Step {step.key} has no job yet; the orchestrator dispatches what a crash left out."
+    if step.kind == "workflow":
+        return (
+            f"Step {step.key} is a workflow, {step.job_state}: see 'penstock workflow why "
+            f"{step.job_id}'."
+        )
     attempt = f", attempt {step.attempts}" if step.attempts else ""
     worker = f" on worker {step.worker}" if step.job_state == State.RUNNING and step.worker else ""
     return (

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from penstock.cli.command import Command
-from penstock.cli.errors import Failed, Refused
 from penstock.cli.jobs.call import load_modules, read_values
-from penstock.cli.output import Column, note, write_json, write_line, write_rows
+from penstock.cli.jobs.graph_run import FILE, Waiting, read_definition, started_and_ended
+from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import Name
 from penstock.cli.session import Session
 from penstock.events.subjects import BadName
 from penstock.jobs.client import Client
 from penstock.jobs.errors import NotFound
 from penstock.jobs.workflows.declared import nesting, reading
-from penstock.jobs.workflows.declared.definition import MAX_BYTES, Definition, digest
+from penstock.jobs.workflows.declared.definition import Definition, digest
 from penstock.jobs.workflows.definitions import StoredDefinition, calls_of
-from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.views import wording
 
 NAME = Name("workflow")
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class DefinitionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +71,7 @@ def check(session: Session, files: Sequence[Path]) -> None:
     Raises:
         Refused, BadDefinition
     """
-    definitions = [_read(file) for file in files]
+    definitions = [read_definition(file) for file in files]
     load_modules(session.settings())
     lookup = nesting.among({definition.name: definition for definition in definitions})
     for definition in definitions:
@@ -90,7 +89,7 @@ def check(session: Session, files: Sequence[Path]) -> None:
 @click.pass_obj
 def define(session: Session, file: Path) -> None:
     """Store a definition, or a new version of it; instances that run keep theirs."""
-    definition = _read(file)
+    definition = read_definition(file)
     record = session.with_client(lambda client: client.definitions.define(definition))
     if session.as_json:
         write_json(_stored(record))
@@ -134,10 +133,8 @@ def run_definition(
     session: Session,
     name: str,
     arguments: Iterable[str],
-    graph_id: str,
-    *,
-    no_wait: bool,
-    timeout: float | None,
+    waiting: Waiting,
+    **terms: Any,
 ) -> bool:
     """Runs a stored definition, and waits for the end of its graph.
 
@@ -145,9 +142,8 @@ def run_definition(
         session: of the command.
         name: of the definition.
         arguments: values of its context, each KEY=VALUE.
-        graph_id: a caller's own id; empty for a new one.
-        no_wait: return at once.
-        timeout: wait no longer than these seconds; None: for ever.
+        waiting: whether and how long it is waited for.
+        terms: of :meth:`.Definitions.run`.
 
     Returns:
         Whether there is such a definition.
@@ -158,43 +154,15 @@ def run_definition(
     """
     context = read_values(arguments)
 
-    async def request(client: Client) -> GraphRecord | None:
+    async def start(client: Client) -> str | None:
         try:
             stored = (await client.definitions.get(name)).definition
         except (NotFound, BadName):
             return None
-        started = await client.definitions.run(stored, context, graph_id=graph_id)
-        if no_wait:
-            return await client.graphs.show(started)
-        if not session.as_json:
-            note(f"graph {started}")
-        try:
-            return await client.graphs.wait(started, timeout)
-        except TimeoutError:
-            raise Failed(
-                f"graph {started} has not ended after {timeout:g} s; see 'penstock graph show "
-                f"{started}'"
-            ) from None
+        return await client.definitions.run(stored, context, **terms)
 
-    if (record := session.with_client(request)) is None:
-        return False
-    if session.as_json:
-        write_json({"id": record.id, "state": record.state, "reason": record.reason})
-    else:
-        write_line(record.id if no_wait else f"graph {record.id} has {record.state}")
-    if not no_wait and record.state is not GraphState.COMPLETED:
-        raise Failed(f"graph {record.id} {record.state}: {record.reason}")
-    return True
+    return started_and_ended(session, start, waiting)
 
 
 def _named(definition: Definition) -> str:
     return f"workflow {definition.name} version {definition.version}"
-
-
-def _read(file: Path) -> Definition:
-    """Raises Refused, BadDefinition."""
-    if file.stat().st_size > MAX_BYTES:
-        raise Refused(f"{file} is larger than {MAX_BYTES:,} bytes, the most of a definition")
-    document = file.read_bytes()
-    is_json = file.suffix.lower() == ".json"
-    return reading.from_json(document) if is_json else reading.from_toml(document)

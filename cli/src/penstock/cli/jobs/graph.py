@@ -10,6 +10,7 @@ import msgspec
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
+from penstock.cli.jobs import graph_run
 from penstock.cli.jobs.call import read_value
 from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import Name
@@ -109,7 +110,7 @@ STEP_COLUMNS = (
 
 @click.group(cls=Group, example="penstock graph show nightly")
 def graph() -> None:
-    """List, show, pause and cancel chains and graphs of jobs, and continue failed ones."""
+    """Run, list, show and cancel chains and graphs of jobs, and continue failed ones."""
 
 
 @graph.command(name="ls", example="penstock graph ls --state failed")
@@ -230,3 +231,7 @@ def retry_failed(session: Session, id: str) -> None:
         write_json(row(record))
     else:
         write_line(f"graph {id} continues; see 'penstock graph show {id}'")
+
+
+for _command in graph_run.COMMANDS:
+    graph.add_command(_command)

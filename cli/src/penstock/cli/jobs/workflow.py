@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.jobs import definition, workflow_pause, workflow_target
 from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
+from penstock.cli.jobs.graph_run import Waiting
 from penstock.cli.jobs.workflow_text import COLUMNS, description
 from penstock.cli.jobs.workflow_tree import MOST_LINES
 from penstock.cli.output import note, terminal_width, write_json, write_line, write_rows
@@ -29,6 +30,7 @@ from penstock.jobs.errors import UnknownJob
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.graph_record import GraphState
 from penstock.views.graph_board import graph_detail, graph_row
+from penstock.views.wording import clock
 from penstock.views.workflow_board import (
     BLOCKED,
     PAUSED,
@@ -84,12 +86,14 @@ def run(
             if by_name
             else make_call(session.settings(), function, arguments)
         )
-    except UnknownJob:
-        graph_id = options["job_id"] or ""
-        if not definition.run_definition(
-            session, function, arguments, graph_id, no_wait=no_wait, timeout=timeout
-        ):
-            raise
+    except UnknownJob as error:
+        waiting = Waiting(no_wait, timeout)
+        given = {"graph_id": options.pop("job_id"), **options}
+        terms = {name: value for name, value in given.items() if value is not None}
+        if not definition.run_definition(session, function, arguments, waiting, **terms):
+            raise UnknownJob(
+                f"{error} Nor is a workflow of that name defined: 'penstock workflow definitions'"
+            ) from None
         return
     if call.job.kind != "workflow":
         raise Refused(f"{function} is a job, no workflow; use 'penstock job submit'")
@@ -229,23 +233,37 @@ def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> 
     show_default=True,
     help="Recorded with the event.",
 )
+@click.option("--now", is_flag=True, help="At once: its code does not clean up.")
 @click.pass_obj
-def cancel(session: Session, id: str, reason: str) -> None:
-    """Cancel a workflow that has not ended, with its steps."""
+def cancel(session: Session, id: str, reason: str, now: bool) -> None:
+    """Cancel a workflow that has not ended, with its steps.
+
+    The code of a coded one is given `Cancelled` where it waits, and may clean up for
+    `workflows.cleanup_seconds`.
+    """
+    seconds = 0.0 if now else None
+    until: datetime | None = None
 
     async def request(client: Client) -> WorkflowRow:
+        nonlocal until
         target = await workflow_target.find(client, id)
         if target.is_graph:
             return graph_row(await client.graphs.cancel(target.id, reason))
-        return workflow_row(await client.workflows.cancel(target.id, reason))
+        view = await client.workflows.cancel(target.id, reason, cleanup_seconds=seconds)
+        until = view.cancel_by
+        return workflow_row(view)
 
     row = session.with_client(request)
     if session.as_json:
         write_json(row)
-    if row.state not in (State.CANCELLED, GraphState.STOPPING):
+    if until is None and row.state not in (State.CANCELLED, GraphState.STOPPING):
         raise Failed(f"workflow {row.id} had already ended: it is {row.state}")
-    if not session.as_json:
+    if session.as_json:
+        return
+    if until is None:
         write_line(f"workflow {row.id} is cancelled; its steps are cancelled next")
+    else:
+        write_line(f"workflow {row.id} is being cancelled; it may clean up until {clock(until)}")
 
 
 for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, check, fix, replay):

@@ -18,6 +18,7 @@ from penstock.health.report import Report, State
 from penstock.health.rules import judge
 from penstock.health.survey import REPORT_SECONDS, Tried, survey
 from penstock.runtime.service import Service
+from penstock.views.blocked_workflows import with_blocked
 from penstock.views.schedule_drift import with_drift
 
 log = logging.getLogger("penstock.orchestrator")
@@ -87,6 +88,7 @@ class HealthWatch:
         before = _before(stored.body if stored else b"")
         surveyed = await survey(self._bus, self._service.settings, serves=True)
         facts = await with_drift(self._disks.grown(surveyed), self._bus, self._service.settings)
+        facts = await with_blocked(facts, self._bus, self._service.settings)
         report = judge(facts, utc_now())
         self._log_once(facts, report)
         self._log_excluded(facts)

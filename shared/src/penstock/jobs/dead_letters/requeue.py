@@ -121,6 +121,7 @@ class Requeuer:
             payload=record.payload,
             sequence=record.sequence,
             letter=letter.sequence if letter else 0,
+            trace=(await self._log.dispatch_trace(job_id)).get("traceparent", ""),
             commits=record.commits,
         )
         [refusal] = await self.requeue_jobs([ended], changes)

@@ -83,7 +83,7 @@ def headers_of(record: JobRecord, trace: Mapping[str, str]) -> Headers:
         fields = {**fields, BESIDE: str(beside)}
     fields = {**fields, **version_header(record.code_version)}
     workflow = record.workflow
-    if workflow is not None and not workflow.fixes:
+    if workflow is not None and not (workflow.fixes or workflow.cancelling):
         fields = {**fields, **recorded_header(workflow.advances, workflow.inline_steps)}
     return fields
 

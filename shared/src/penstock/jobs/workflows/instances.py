@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -12,14 +13,18 @@ import msgspec
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, Outgoing, broker_time
 from penstock.events.envelope import encode
+from penstock.events.job_event import JobEvent
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
+    INBOX_EVENTS,
     MAX_SIGNAL_BYTES,
     SignalReceived,
+    WorkflowCancelling,
     WorkflowPaused,
     WorkflowResumed,
 )
 from penstock.jobs.errors import JobRefused
+from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
@@ -28,6 +33,7 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
+from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.fixing import CancelBatch, Cancels, Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
 from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
@@ -36,6 +42,7 @@ from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_secrets
 
 _AT_ONCE = 100
 _MAX_REASON_LENGTH = 1_000
+DEFAULT_CLEANUP_SECONDS, MAX_CLEANUP_SECONDS = 300.0, 86_400.0
 
 Look = Callable[[str], Awaitable[JobView]]
 Cancel = Callable[[str, str], Awaitable[JobView]]
@@ -50,6 +57,7 @@ class Workflows:
         cancel: cancels a job.
         cancel_batch: cancels a batch.
         ring: opens what is sealed.
+        cleanup_seconds: how long a cancelled one may clean up.
     """
 
     def __init__(
@@ -61,7 +69,9 @@ class Workflows:
         cancel: Cancel,
         cancel_batch: CancelBatch,
         ring: KeyRing,
+        cleanup_seconds: float = DEFAULT_CLEANUP_SECONDS,
     ) -> None:
+        self._cleanup_seconds = cleanup_seconds
         self._bus, self._subjects, self._log = bus, subjects, log
         self._look, self._ring = look, ring
         self._cancel, self._cancel_batch = cancel, cancel_batch
@@ -80,8 +90,26 @@ class Workflows:
         view = workflow_view(await self._look(workflow_id))
         read = partial(self._as_it_is, view.state, with_attempts)
         return msgspec.structs.replace(
-            view, steps=tuple(await bounded.gather(read, view.steps, _AT_ONCE))
+            view,
+            steps=tuple(await bounded.gather(read, view.steps, _AT_ONCE)),
+            unread_signals=await self._unread(view),
         )
+
+    async def _unread(self, view: WorkflowView) -> tuple[str, ...]:
+        """Names of signals that no step waits for; read of workflows that wait for another one."""
+        awaited = {step.signal for step in view.waits_for if step.kind == "signal"}
+        if not awaited:
+            return ()
+        events = await event_log.read_subject(
+            self._bus,
+            self._subjects.events_stream,
+            self._subjects.events("workflow", view.id),
+            INBOX_EVENTS,
+        )
+        signals = inbox.unread(
+            events, memo.consumed_signals(view.job.record.workflow or memo.EMPTY)
+        )
+        return tuple({signal.name: None for signal in signals if signal.name not in awaited})
 
     async def _as_it_is(self, state: State, with_attempts: bool, step: StepView) -> StepView:
         """A step that the workflow has not taken note of: its job may have ended since."""
@@ -304,11 +332,11 @@ class Workflows:
         self,
         workflow_id: str,
         done: str,
-        event_for: Callable[[JobRecord], WorkflowPaused | WorkflowResumed | None],
+        event_for: Callable[[JobRecord], JobEvent | None],
     ) -> WorkflowView:
         async def change(view: WorkflowView) -> WorkflowView | None:
             if view.state.ended:
-                raise JobRefused(f"workflow {workflow_id} cannot be {done}: it is {view.state}")
+                raise _HasEnded(f"workflow {workflow_id} cannot be {done}: it is {view.state}")
             if (event := event_for(view.job.record)) is None:
                 return view
             record = await self._log.append_if(view.job.record, event)
@@ -320,8 +348,24 @@ class Workflows:
         what = f"workflow {workflow_id}"
         return await compare_and_set(lambda: self.get(workflow_id), change, what)
 
-    async def cancel(self, workflow_id: str, reason: str = "cancelled by a client") -> WorkflowView:
+    async def cancel(
+        self,
+        workflow_id: str,
+        reason: str = "cancelled by a client",
+        *,
+        cleanup_seconds: float | None = None,
+    ) -> WorkflowView:
         """Cancels a workflow that has not ended; the orchestrator cancels its steps.
+
+        ``Cancelled`` is raised where its code awaits, and the code may run steps in ``finally`` and
+        ``except``; then it is cancelled. Without workers that run it, it is cancelled after the
+        time to clean up. One that has done nothing yet, or is blocked, is cancelled at once.
+
+        Args:
+            workflow_id: of a workflow; one that is being cancelled already stays as it is.
+            reason: for people.
+            cleanup_seconds: how long it may clean up; 0 cancels it at once; None: as
+                ``workflows.cleanup_seconds`` has it.
 
         Returns:
             The workflow as it is then: one that ended first keeps its end.
@@ -330,6 +374,40 @@ class Workflows:
             NotFound, BusError
             JobRefused: it is another kind of job, or changes too quickly.
         """
-        await self.get(workflow_id)
+        seconds = self._cleanup_seconds if cleanup_seconds is None else cleanup_seconds
+        if not 0 <= seconds <= MAX_CLEANUP_SECONDS:
+            raise JobRefused(
+                f"cleanup_seconds is 0 to {MAX_CLEANUP_SECONDS:g} (a day), found {seconds:g}"
+            )
+
+        def cancelling(record: JobRecord) -> WorkflowCancelling | None:
+            if record.workflow is not None and record.workflow.cancel_by is not None:
+                return None
+            return WorkflowCancelling(
+                job_id=workflow_id,
+                correlation_id=workflow_id,
+                source=self._log.source,
+                reason=reason[:_MAX_REASON_LENGTH],
+                until=broker_time(self._bus) + timedelta(seconds=seconds),
+                function=record.function,
+            )
+
+        view = await self.get(workflow_id)
+        if not view.state.ended and seconds and _may_clean_up(view.job.record):
+            with suppress(_HasEnded):
+                return await self._change(workflow_id, "cancelled", cancelling)
+            return await self.get(workflow_id)
         await self._cancel(workflow_id, reason)
         return await self.get(workflow_id)
+
+
+def _may_clean_up(record: JobRecord) -> bool:
+    """Whether the code of a workflow has begun, and can go on."""
+    recorded = record.workflow
+    if record.state is State.RUNNING:
+        return True
+    return recorded is not None and bool(recorded.entries) and not recorded.blocked
+
+
+class _HasEnded(JobRefused):
+    pass

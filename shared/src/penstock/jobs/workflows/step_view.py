@@ -9,7 +9,7 @@ from itertools import pairwise, takewhile
 import msgspec
 
 from penstock.events.job import JobError
-from penstock.events.workflow import MemoEntry, Resolution, ScheduledStep, WorkflowMemo
+from penstock.events.workflow import CANCEL_KEY, MemoEntry, Resolution, ScheduledStep, WorkflowMemo
 from penstock.jobs import derived_ids
 from penstock.jobs.lifecycle import JobRecord, State
 
@@ -76,6 +76,7 @@ def recorded_steps(workflow_id: str, memo: WorkflowMemo) -> list[StepView]:
     ends = {end.key: (end, entry.now) for entry in memo.entries for end in entry.consumed}
     given_up = {n: entry.now for entry in memo.entries for n in entry.cancelled}
     scheduled_keys = {step.key for entry in memo.entries for step in entry.scheduled}
+    scheduled_keys.add(CANCEL_KEY)  # no step
     steps: list[StepView] = []
     before = ""
     for entry, later in pairwise([*memo.entries, None]):

@@ -32,10 +32,13 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
         wait: keys of steps, in groups; a suspended one goes on when all steps of one group ended.
         waiting_since: when a suspended one last went on; None where it is not suspended.
         goes_on_at: when a suspended one goes on in any case; None where it has no such time.
+        cancel_by: it is being cancelled, and is in any case then; None where it is not.
         paused_at: since when no advance is started; None where it is not paused.
         pause_reason: given by the person who paused it.
         refused_signals: that it passed over, since their values were of another type than what it
             waited for; oldest first.
+        unread_signals: names of those that were sent, and that no step waits for; read where it
+            waits for another one.
     """
 
     job: JobView
@@ -48,9 +51,11 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     wait: tuple[tuple[str, ...], ...] = ()
     waiting_since: datetime | None = None
     goes_on_at: datetime | None = None
+    cancel_by: datetime | None = None
     paused_at: datetime | None = None
     pause_reason: str = ""
     refused_signals: tuple[RefusedSignal, ...] = ()
+    unread_signals: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -90,6 +95,7 @@ def workflow_view(job: JobView) -> WorkflowView:
         wait=tuple(tuple(_keys(group.steps, keys)) for group in recorded.wait),
         waiting_since=last if is_suspended else None,
         goes_on_at=record.wakes_at if is_suspended else None,
+        cancel_by=None if record.state.ended else recorded.cancel_by,
         paused_at=record.paused_at if record.is_paused else None,
         pause_reason=record.pause_reason if record.is_paused else "",
         refused_signals=tuple(memo.refused_signals(recorded)),

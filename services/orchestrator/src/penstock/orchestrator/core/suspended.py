@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 
-from penstock.events.workflow import ScheduledStep, StepsScheduled, WaitGroup, WorkflowAdvanced
-from penstock.jobs.workflows.coded.memo import goes_on
+from penstock.events.workflow import (
+    CANCEL_KEY,
+    ScheduledStep,
+    StepKind,
+    StepsScheduled,
+    WaitGroup,
+    WorkflowAdvanced,
+)
 
 _MOST_DOUBLINGS = 12
 
@@ -23,7 +30,7 @@ class SuspendedWorkflow:
         wait: what it waits for.
         parts: how many parts of what it waits for were seen.
         jobs: number of each open step that is a job or batch, by key.
-        batches: numbers of those of them that are batches.
+        kinds: what each of them is, by its number.
         signals: number and name of each open wait for a signal, by key.
         ended: number of each open step that has ended, and whether it completed.
         unseen: numbers of jobs of which no event was seen: a crash may have left them out.
@@ -31,6 +38,8 @@ class SuspendedWorkflow:
         is_woken: its queue message was stored.
         gives_up: a part gave up steps; these are to be cancelled after the next advance.
         is_over: it was cancelled: its steps are to be, too.
+        is_cancelling: its code is to be given ``Cancelled``.
+        cancel_by: POSIX seconds; it is cancelled then, whether or not it has cleaned up.
         is_paused: it does not go on, and no step is dispatched, until it is resumed.
     """
 
@@ -39,14 +48,19 @@ class SuspendedWorkflow:
         self.inline_steps, self.queue = 0, ""
         self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
+        self._next: list[int] = []
+        self._failed: set[int] = set()
         self.parts = 0
         self.jobs: dict[str, int] = {}
-        self.batches: set[int] = set()
+        self.kinds: dict[int, StepKind] = {}
         self.signals: dict[str, tuple[int, str]] = {}
         self.ended: dict[int, bool] = {}
         self.unseen: set[int] = set()
         self.checks = 0
         self.is_woken = self.is_over = self.gives_up = self.is_paused = False
+        self.is_cancelling = False
+        self.cancel_by = math.inf
+        self._cancelled_from = math.inf
 
     def advance(self, event: WorkflowAdvanced, sequence: int, check_at: float) -> bool:
         """The next advance.
@@ -65,6 +79,7 @@ class SuspendedWorkflow:
         given_up = set(event.cancelled)
         for key in [key for key, n in self.jobs.items() if n in given_up]:
             self._forget(key)
+        self._look_anew()
         return is_next and not gives_up
 
     def see_part(self, event: StepsScheduled) -> None:
@@ -72,10 +87,13 @@ class SuspendedWorkflow:
         self.parts += 1
         self.gives_up = self.gives_up or bool(event.cancelled)
         self._note(event)
+        self._look_anew()
 
     def _note(self, event: WorkflowAdvanced | StepsScheduled) -> None:
         for resolution in event.consumed:
             self._forget(resolution.key)
+            if resolution.key == CANCEL_KEY:
+                self.is_cancelling = False
         self._add(event.scheduled)
 
     def _add(self, steps: Iterable[ScheduledStep]) -> None:
@@ -83,9 +101,10 @@ class SuspendedWorkflow:
             if step.is_job:
                 self.jobs[step.key] = step.n
                 self.unseen.add(step.n)
+                self.kinds[step.n] = step.kind
             elif step.kind == "batch":
                 self.jobs[step.key] = step.n
-                self.batches.add(step.n)
+                self.kinds[step.n] = step.kind
             elif step.kind == "signal":
                 self.signals[step.key] = step.n, step.digest
 
@@ -94,14 +113,40 @@ class SuspendedWorkflow:
         if n is not None:
             self.ended.pop(n, None)
             self.unseen.discard(n)
-            self.batches.discard(n)
+            self.kinds.pop(n, None)
         self.signals.pop(key, None)
 
     @property
     def is_due(self) -> bool:
         """Whether it can go on, and was not woken yet."""
         is_held = self.is_woken or self.is_over or self.is_paused
-        return not is_held and goes_on(self.wait, self.ended)
+        if is_held:
+            return False
+        return self.is_cancelling or any(map(self._holds, range(len(self.wait))))
+
+    def _holds(self, index: int) -> bool:
+        """One group of what it waits for, as `memo.goes_on` judges it.
+
+        Looks at each step once, however often it is asked: a join may have thousands.
+        """
+        group = self.wait[index]
+        if group.or_any_failed and not self._failed.isdisjoint(group.steps):
+            return True
+        while self._next[index] < len(group.steps):
+            if group.steps[self._next[index]] not in self.ended:
+                return False
+            self._next[index] += 1
+        return True
+
+    def _look_anew(self) -> None:
+        """What it waits for has changed, or a step lives again."""
+        self._next = [0] * len(self.wait)
+        self._failed = {n for n, completed in self.ended.items() if not completed}
+
+    @property
+    def needed_from(self) -> int:
+        """Sequence from which on a process that knows nothing of it must read."""
+        return int(min(self.sequence, self._cancelled_from))
 
     @property
     def has_living_jobs(self) -> bool:
@@ -111,18 +156,28 @@ class SuspendedWorkflow:
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
         self.ended[n] = completed
+        if not completed:
+            self._failed.add(n)
         self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
         """The job of a step lives again."""
         self.ended.pop(n, None)
+        self._look_anew()
 
-    def see_all(self, steps: Collection[ScheduledStep], ended: Mapping[int, bool]) -> None:
-        """What is open, and how it stands in the log."""
+    def see_all(
+        self,
+        wait: tuple[WaitGroup, ...],
+        steps: Collection[ScheduledStep],
+        ended: Mapping[int, bool],
+    ) -> None:
+        """What it waits for, what is open, and how that stands in the log."""
+        self.wait = wait
         self.jobs, self.signals, self.ended = {}, {}, dict(ended)
-        self.unseen, self.batches = set(), set()
+        self.unseen, self.kinds = set(), {}
         self._add(steps)
         self.unseen -= self.ended.keys()
+        self._look_anew()
 
     def paused(self, sequence: int) -> None:
         """It was paused: messages made before are void."""
@@ -132,6 +187,11 @@ class SuspendedWorkflow:
         """It goes on: what was held back meanwhile is due at once."""
         self.sequence, self.is_paused, self.is_woken = sequence, False, False
         self.check_at, self.checks = 0.0, 0
+
+    def cancelling(self, sequence: int, until: float) -> None:
+        """A client cancels it: its code goes on at once, whatever it waits for."""
+        self.sequence, self.is_paused, self.is_woken = sequence, False, False
+        self.is_cancelling, self.cancel_by, self._cancelled_from = True, until, sequence
 
     def woken(self, check_at: float) -> None:
         """Its queue message was stored."""

@@ -102,6 +102,7 @@ AWAITED = {
     "WorkflowAdvanced": None,
     "WorkflowBlocked": None,
     "WorkflowPaused": None,
+    "WorkflowCancelling": None,
     "WorkflowResumed": Awaits.QUEUE_MESSAGE,
 }
 """What each event calls for; None: it shows that what was called for before has had its effect.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, WrongSequence
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import INBOX_EVENTS, ScheduledStep, WorkflowMemo
+from penstock.events.workflow import INBOX_EVENTS, ScheduledStep, StepKind, WorkflowMemo
 from penstock.jobs import derived_ids
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.client import Client
@@ -112,19 +112,20 @@ class StepJobs:
             if isinstance(answer, BusError) and not isinstance(answer, WrongSequence):
                 raise answer
 
-    async def cancel(
-        self, key: str, numbers: Iterable[int], batches: Collection[int], reason: str
-    ) -> None:
+    async def cancel(self, key: str, kinds: Mapping[int, StepKind], reason: str) -> None:
         """Cancels steps, as far as they have not ended. Raises BusError.
 
         Args:
             key: id of the workflow.
-            numbers: of the steps.
-            batches: numbers of those of them that are batches: all of their jobs are cancelled.
+            kinds: the steps by number. Of a batch all jobs are cancelled; a workflow may clean up.
             reason: for their events.
         """
-        jobs = tuple(derived_ids.step_id(key, n) for n in numbers if n not in batches)
+        jobs = tuple(derived_ids.step_id(key, n) for n, kind in kinds.items() if kind == "job")
         await self._cancelling.cancel(jobs, reason)
-        for n in batches:
+        for n, kind in kinds.items():
+            step_id = derived_ids.step_id(key, n)
             with suppress(NotFound):
-                await self._client.batches.cancel(derived_ids.step_id(key, n), reason)
+                if kind == "batch":
+                    await self._client.batches.cancel(step_id, reason)
+                elif kind == "workflow":
+                    await self._client.workflows.cancel(step_id, reason)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -32,6 +33,7 @@ from penstock.events.workflow import (
     StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowCancelling,
     WorkflowPaused,
     WorkflowResumed,
 )
@@ -63,6 +65,7 @@ _OWN_EVENTS = (
     WorkflowBlocked,
     WorkflowPaused,
     WorkflowResumed,
+    WorkflowCancelling,
     JobCarried,
 )
 _OWN = tuple(event.__name__ for event in _OWN_EVENTS)
@@ -110,7 +113,7 @@ class SuspendedWorkflows:
     # --- events in --------------------------------------------------------------------------------
     def cursor(self) -> int:
         """Where a process that knows nothing must begin to read."""
-        first = min((one.sequence for one in self.unfinished.values()), default=None)
+        first = min((one.needed_from for one in self.unfinished.values()), default=None)
         return self.position + 1 if first is None else first
 
     def resume(self, start: int) -> None:
@@ -170,6 +173,10 @@ class SuspendedWorkflows:
                 workflow.resumed(stored.sequence)
                 self._meters.resumed(key, stored.at)
             self._compare_soon(key)
+        elif isinstance(event, WorkflowCancelling):
+            workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
+            workflow.cancelling(stored.sequence, event.until.timestamp())
+            self._compare_soon(key)
         elif isinstance(event, WorkflowBlocked):
             self._meters.blocked(key, event)
         elif isinstance(event, StepsScheduled):
@@ -180,7 +187,7 @@ class SuspendedWorkflows:
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             is_next = workflow.advance(event, stored.sequence, check_at)
             self._wake_ups.note(key, event, stored)
-            if not is_next or workflow.signals:
+            if not is_next or workflow.signals or workflow.is_cancelling:
                 self._compare_soon(key)  # ends, or signals, may have come before
             elif workflow.is_due:
                 self._touch(key)
@@ -301,7 +308,9 @@ class SuspendedWorkflows:
         if now < self._next_check:
             return set()
         self._next_check = now + min(_LOOK_SECONDS, self._after_seconds / 4)
-        return {key for key, one in self.unfinished.items() if one.check_at <= now}
+        return {
+            key for key, one in self.unfinished.items() if min(one.check_at, one.cancel_by) <= now
+        }
 
     async def _look_after(self, key: str, now: float) -> None:
         """Settles one; what any key may have stored of it must not hold up the others."""
@@ -320,6 +329,10 @@ class SuspendedWorkflows:
             return
         if workflow.is_over:
             await self._cancel_steps(key, workflow, now)
+            return
+        if now >= workflow.cancel_by:
+            await self._client.cancel(key, "it was cancelled, and its time to clean up is over")
+            workflow.cancel_by = math.inf
             return
         if now >= workflow.check_at and not await self._is_in_order(key, workflow):
             self._unknown.add(key)
@@ -371,12 +384,14 @@ class SuspendedWorkflows:
         """Takes what is so from the log, and makes up for what a crash left out."""
         workflow_memo = record.workflow or memo.EMPTY
         steps = memo.open_steps(workflow_memo).values()
-        workflow.wait = workflow_memo.wait
+        workflow.is_cancelling = bool(workflow_memo.cancelling)
+        if workflow_memo.cancel_by is not None:
+            workflow.cancel_by = workflow_memo.cancel_by.timestamp()
         ended, missing = await self._steps.read(key, steps)
         if any(step.kind == "signal" for step in steps):
             unread = await self._steps.unread(key, workflow_memo)
             ended |= dict.fromkeys(inbox.answered(steps, unread), True)
-        workflow.see_all(steps, ended)
+        workflow.see_all(workflow_memo.wait, steps, ended)
         if now >= workflow.check_at:
             workflow.is_woken = False  # its message may be lost
             if missing and not workflow.is_paused:
@@ -384,14 +399,13 @@ class SuspendedWorkflows:
             workflow.checked(now, self._after_seconds)
         given_up = memo.given_up_steps(workflow_memo)
         if given_up:
-            batches = [step.n for step in given_up if step.kind == "batch"]
             reason = f"workflow {key} does not wait for it any more"
-            await self._steps.cancel(key, [step.n for step in given_up], batches, reason)
+            await self._steps.cancel(key, {step.n: step.kind for step in given_up}, reason)
 
     async def _cancel_steps(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
         """At once, and once more later: its worker may be just about to dispatch some."""
         reason = f"workflow {key} was cancelled"
-        await self._steps.cancel(key, workflow.jobs.values(), workflow.batches, reason)
+        await self._steps.cancel(key, workflow.kinds, reason)
         if workflow.checks:
             self.unfinished.pop(key, None)
         workflow.checked(now, self._after_seconds)

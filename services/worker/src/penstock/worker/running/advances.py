@@ -24,7 +24,7 @@ from penstock.events.workflow import (
 from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.dispatch.job_factory import Terms
-from penstock.jobs.errors import Cancelled, MissingKey, WorkflowError
+from penstock.jobs.errors import Cancelled, MissingKey, Skip, WorkflowError
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
@@ -33,7 +33,7 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part
+from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part, Stopped
 from penstock.jobs.workflows.coded.secrets import Secrets
 from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 from penstock.worker.claiming.claimed_job import ClaimedJob
@@ -83,6 +83,7 @@ class Advances:
         """What the workflow returned, else :class:`Suspended` or :class:`Blocked`.
 
         Raises:
+            Skip: it was cancelled, and has cleaned up.
             Cancelled: it was cancelled, or is another worker's now; and what the workflow raises.
         """
         around = WorkerSurroundings(
@@ -102,6 +103,8 @@ class Advances:
             return Blocked(f"{job.payload.function}: {difference}", around.whole_record())
         if isinstance(outcome, Ended):
             return outcome.value
+        if isinstance(outcome, Stopped):
+            raise Skip(outcome.reason)
         return Suspended(outcome, workflow_memo.advances + 1, around.record)
 
 
@@ -162,7 +165,8 @@ class WorkerSurroundings:
         workflow_memo = self.record.workflow or memo.EMPTY
         ends = [*ends, *self._batches.read_ends(memo.open_steps(workflow_memo).values())]
         read_signals = partial(self._in_loop, lambda: self._signals(workflow_memo))
-        self._arrivals = Arrivals(ends, read_signals, self.secrets)
+        cancelling = workflow_memo.cancelling
+        self._arrivals = Arrivals(ends, read_signals, self.secrets, cancelling)
         return workflow_memo
 
     def whole_record(self) -> JobRecord:

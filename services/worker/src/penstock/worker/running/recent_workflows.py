@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from typing import NamedTuple
 
-from penstock.events.workflow import MemoEntry, WorkflowMemo
+from penstock.events.workflow import MAX_MEMO_BYTES, MemoEntry, WorkflowMemo
+
+log = logging.getLogger("penstock.worker")
 
 _MAX_WORKFLOWS = 2_000
 _MAX_BYTES = 16_000_000
+_LARGE_BYTES = MAX_MEMO_BYTES * 3 // 8
+"""Half of what is allowed, as values are before they are stored in base64."""
 _ITEM_BYTES = 300
 """Roughly those of an entry, a step or a result, without its value."""
 
@@ -45,7 +50,15 @@ class RecentWorkflows:
         if earlier := self._workflows.pop(workflow_id, None):
             self._bytes -= earlier.size
             size, counted = earlier.size, len(earlier.memo.entries)
+        before = size
         size += sum(map(_size, memo.entries[counted:]))
+        if before < _LARGE_BYTES <= size:
+            log.warning(
+                "workflow %s has recorded about %.1f MB, at most %.1f MB are allowed",
+                workflow_id,
+                size / 1e6,
+                MAX_MEMO_BYTES / 1e6,
+            )
         self._workflows[workflow_id] = RecentWorkflow(memo, sequence, size)
         self._bytes += size
         while self._bytes > self._max_bytes or len(self._workflows) > _MAX_WORKFLOWS:

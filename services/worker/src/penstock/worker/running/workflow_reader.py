@@ -22,6 +22,7 @@ from penstock.events.workflow import (
 from penstock.jobs import derived_ids
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
+from penstock.jobs.job_view import missing_result
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import memo, step_ends
@@ -186,6 +187,9 @@ class WorkflowReader:
             return None
         if record.state is State.COMPLETED:
             record = await self._joblog.with_result(record)
+            if record.result_until is not None and not record.result:
+                error = JobError(kind="result-expired", message=missing_result(record))
+                return record.changed_by, Resolution(key=step.key, outcome="failed", error=error)
             return record.changed_by, Resolution(
                 key=step.key, outcome="completed", value=record.result
             )

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.events.job import JobError
 from penstock.events.workflow import (
+    CANCEL_KEY,
     MAX_REFUSAL_LENGTH,
     MAX_REFUSED_SIGNALS,
     InlineResult,
@@ -27,7 +28,14 @@ from penstock.jobs.workflows.coded.commands import RunInline, RunJob
 from penstock.jobs.workflows.coded.context import WorkflowContext
 from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Calls, Ended, Leaf, Part, Suspension
+from penstock.jobs.workflows.coded.nodes import (
+    Calls,
+    Ended,
+    Leaf,
+    Part,
+    Stopped,
+    Suspension,
+)
 from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 
 _MAX_MESSAGE_LENGTH = 4_000
@@ -66,6 +74,8 @@ class Surroundings(Protocol):
 
 
 Function = Callable[..., Any]
+MAX_RESULT_BYTES = 512_000
+"""Of an inline step, as of a job by default: it is stored in one message."""
 
 
 def advance(
@@ -75,7 +85,7 @@ def advance(
     memo: WorkflowMemo,
     around: Surroundings,
     secrets: Secrets = NONE,
-) -> Ended | Suspension:
+) -> Ended | Stopped | Suspension:
     """Runs a workflow from the top until it ends or nothing of it can go on.
 
     Raises:
@@ -90,7 +100,7 @@ def advance(
     driver = Driver(make, memo, around.now(), secrets)
     try:
         state = driver.replay()
-        while not isinstance(state, Ended):
+        while not isinstance(state, Ended | Stopped):
             if isinstance(state, Calls):
                 result = secrets.sealed_result(_call(state.key, state.command))
                 patches = driver.patches
@@ -136,9 +146,15 @@ def _call(key: str, command: RunInline[Any]) -> InlineResult:
         message = str(error)[:_MAX_MESSAGE_LENGTH].encode("utf-8", "replace").decode()
         return InlineResult(key, digest, error=JobError(kind=name, message=message))
     try:
-        return InlineResult(key, digest, encode_result(value))
+        encoded = encode_result(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise WorkflowError(f"step {key!r}: its result cannot be stored: {error}") from error
+    if len(encoded) > MAX_RESULT_BYTES:
+        raise WorkflowError(
+            f"step {key!r}: its encoded result has {len(encoded):,} bytes, at most "
+            f"{MAX_RESULT_BYTES:,} are recorded; write large data to a file and return its name"
+        )
+    return InlineResult(key, digest, encoded)
 
 
 class Arrivals:
@@ -148,6 +164,7 @@ class Arrivals:
         ends: of jobs, in the order in which they ended.
         signals: the inbox; read once, when a signal is first waited for.
         secrets: opens encrypted signals.
+        cancelling: why the workflow is being cancelled, which comes first; empty where it is not.
     """
 
     def __init__(
@@ -155,12 +172,18 @@ class Arrivals:
         ends: Iterable[Resolution],
         signals: Callable[[], Sequence[Signal]],
         secrets: Secrets = NONE,
+        cancelling: str = "",
     ) -> None:
         self._ends, self._read_signals, self._secrets = deque(ends), signals, secrets
+        self._cancelling = cancelling
         self._signals: list[Signal] | None = None
 
     def next(self, open_steps: Mapping[str, Leaf], now: datetime) -> Resolution | None:
         """See :meth:`Surroundings.next_end`."""
+        if self._cancelling:
+            error = JobError(kind="cancelled", message=self._cancelling)
+            self._cancelling = ""
+            return Resolution(key=CANCEL_KEY, outcome="cancelled", error=error)
         while self._ends:
             end = self._ends.popleft()
             if end.key in open_steps:

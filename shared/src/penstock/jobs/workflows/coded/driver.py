@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from penstock.events.workflow import (
+    CANCEL_KEY,
     MAX_PATCH_LENGTH,
     MAX_PATCHES,
     InlineResult,
@@ -30,7 +31,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowMemo,
 )
-from penstock.jobs.errors import MissingKey, WorkflowError
+from penstock.jobs.errors import Cancelled, MissingKey, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded import fitting, results
 from penstock.jobs.workflows.coded.commands import (
@@ -55,9 +56,11 @@ from penstock.jobs.workflows.coded.nodes import (
     Part,
     Quiet,
     Scope,
+    Stopped,
     Suspension,
     due_at,
     groups,
+    joined,
     later,
 )
 from penstock.jobs.workflows.coded.secrets import NONE, Secrets
@@ -97,12 +100,13 @@ class Driver:
         self._ready: deque[Callable[[], None]] = deque()
         self._unrecorded = Unrecorded(memo.next_number)
         self._patches = dict.fromkeys(memo.patches, True)
+        self._cancelled = ""
         self._is_replaying, self._is_closing = bool(memo.entries), False
         self._root = Branch(None, make(self), self.scope)
         self._ready.append(partial(self._step, self._root, None))
 
     # --- from outside -----------------------------------------------------------------------------
-    def replay(self) -> Ended | Calls | Quiet:
+    def replay(self) -> Ended | Stopped | Calls | Quiet:
         """Runs through the memo, then on to what it asks for. Call it once, first.
 
         Raises:
@@ -114,30 +118,36 @@ class Driver:
         self.now, self.entry, self._is_replaying = self._live_now, 0, False
         return self.go_on()
 
-    def go_on(self) -> Ended | Calls | Quiet:
+    def go_on(self) -> Ended | Stopped | Calls | Quiet:
         """Runs all that can go on. Raises WorkflowError, and what the workflow raises."""
         self._run()
         if self._root.has_ended:
-            if self._root.error is not None:
-                raise self._root.error
-            return Ended(self._root.value)
+            return self._outcome()
         if self._inline:
             leaf = self._inline[0]
             assert isinstance(leaf.command, RunInline)
             return Calls(leaf.key, leaf.command)
         return Quiet()
 
+    def _outcome(self) -> Ended | Stopped:
+        error = self._root.error
+        if self._cancelled and (error is None or isinstance(error, Cancelled)):
+            return Stopped(self._cancelled)
+        if error is not None:
+            raise error
+        return Ended(self._root.value)
+
     @property
     def open(self) -> dict[str, Leaf]:
         """Steps, timers and signals that are waited for, by key."""
         return self._open
 
-    def resolve(self, resolution: Resolution) -> Ended | Calls | Quiet:
+    def resolve(self, resolution: Resolution) -> Ended | Stopped | Calls | Quiet:
         """Takes note of how one of the open ones ended, and goes on."""
         self._consume(resolution)
         return self.go_on()
 
-    def record(self, result: InlineResult, now: datetime) -> Ended | Calls | Quiet:
+    def record(self, result: InlineResult, now: datetime) -> Ended | Stopped | Calls | Quiet:
         """Takes the recorded result of the inline function that was called, and goes on.
 
         Args:
@@ -226,7 +236,7 @@ class Driver:
         self._run()
         for resolution in entry.consumed:
             fitting.check_no_inline(self._inline, f"the end of {resolution.key!r}", terms)
-            if resolution.key not in self._open:
+            if resolution.key not in self._open and resolution.key != CANCEL_KEY:
                 raise Diverged(f"recorded is step {resolution.key!r}, which the code does not call")
             self._consume(resolution)
             self._run()
@@ -262,6 +272,11 @@ class Driver:
             return
         except Exception as error:
             self._end(branch, None, without_loop(error))
+            return
+        except Cancelled as error:
+            if not self._cancelled:  # by its worker: this attempt is over
+                raise
+            self._end(branch, None, error)
             return
         if not isinstance(wanted, Command):
             self._end(branch, None, foreign_await(branch.work, wanted))
@@ -315,8 +330,11 @@ class Driver:
 
     # --- ends -------------------------------------------------------------------------------------
     def _consume(self, resolution: Resolution) -> None:
-        leaf = self._open.pop(resolution.key)
         self._unrecorded.consume(resolution)
+        if resolution.key == CANCEL_KEY:
+            self._cancel(resolution)
+            return
+        leaf = self._open.pop(resolution.key)
         value, failure = None, None
         try:
             value = results.value(leaf.command, self._secrets.opened(leaf, resolution))
@@ -328,8 +346,18 @@ class Driver:
         if not leaf.has_ended:  # else it was given up, and only its end had to be known
             self._end(leaf, value, failure)
 
+    def _cancel(self, request: Resolution) -> None:
+        """Raises Cancelled where the workflow's own code awaits; parts of a join are closed."""
+        self._cancelled = request.error.message if request.error else "cancelled"
+        interruption = Node(self._root)
+        interruption.error = Cancelled(self._cancelled)
+        if self._root.awaited is not None:
+            self._close(self._root.awaited)
+        self._ready.append(partial(self._step, self._root, interruption))
+
     def _return_inline(self, leaf: Leaf, result: InlineResult) -> None:
         self._inline.remove(leaf)
+        self._unrecorded.returned(result)
         error = results.failure(result)
         value = None if error else msgspec.msgpack.decode(self._secrets.result(result))
         self._end(leaf, value, error)
@@ -340,23 +368,9 @@ class Driver:
             case Branch() as branch:
                 self._ready.append(partial(self._step, branch, node))
             case JoinNode() as join if not join.has_ended:
-                self._part_ended(join, node)
-
-    def _part_ended(self, join: JoinNode, part: Node) -> None:
-        command = join.command
-        if command.first_only:
-            self._give_up_others(join)
-            self._end(join, part.value, part.error)
-            return
-        if part.error is not None and command.on_failure == "cancel":
-            self._give_up_others(join)
-            self._end(join, None, part.error)
-            return
-        if not all(part.has_ended for part in join.parts):
-            return
-        errors = (part.error for part in join.parts if command.raises)
-        failed = next((error for error in errors if error is not None), None)
-        self._end(join, [p.value for p in join.parts], failed)
+                if (end := joined(join, node)) is not None:
+                    self._give_up_others(join)
+                    self._end(join, *end)
 
     def _give_up_others(self, join: JoinNode) -> None:
         for part in join.parts:
@@ -391,7 +405,7 @@ class Driver:
 
     def _close_work(self, branch: Branch) -> None:
         self.scope = branch.scope
-        if self._is_closing:
+        if self._is_closing or self._cancelled:
             leave(branch.work)
             return
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import traceback
 from collections.abc import Coroutine
@@ -11,9 +12,10 @@ from penstock.jobs.errors import WorkflowError
 
 _MOST_AWAITS = 1_000
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_NO_LOOP = re.compile(r"no (?:running|current) event loop")
 _ADVICE = (
     "a workflow awaits only what its context gives: ctx.run(job(...)) for work, ctx.step(...) for "
-    "a short function, ctx.sleep(...) for time"
+    "a short function, ctx.sleep(...) for time, ctx.gather(...) for several at a time"
 )
 
 
@@ -31,7 +33,7 @@ def foreign_await(work: Coroutine[Any, Any, Any], awaited: object) -> WorkflowEr
 
 def without_loop(error: Exception) -> Exception:
     """A clear error in place of asyncio's own, which misses its event loop."""
-    if not isinstance(error, RuntimeError) or "no running event loop" not in str(error):
+    if not isinstance(error, RuntimeError) or not _NO_LOOP.search(str(error)):
         return error
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_STANDARD_LIBRARY)]

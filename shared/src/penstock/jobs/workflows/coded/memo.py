@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.events.job_event import JobEvent
 from penstock.events.workflow import (
+    CANCEL_KEY,
     MemoCarried,
     MemoEntry,
     RefusedSignal,
@@ -23,6 +24,7 @@ from penstock.events.workflow import (
     WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
+    WorkflowCancelling,
     WorkflowFixed,
     WorkflowMemo,
 )
@@ -114,12 +116,27 @@ def _by_code(
     memo: WorkflowMemo, event: WorkflowAdvanced | StepRecorded | StepsScheduled
 ) -> dict[str, Any]:
     """What changes as soon as code of some version has gone on."""
+    is_noted = any(end.key == CANCEL_KEY for end in event.consumed)
     return {
+        "cancelling": "" if is_noted else memo.cancelling,
         "blocked": "",
         "blocked_since": None,
         "version": event.version or memo.version,
         "patches": (*memo.patches, *event.patches),
     }
+
+
+def cancelling(memo: WorkflowMemo | None, event: WorkflowCancelling) -> WorkflowMemo:
+    """The memo of one that is being cancelled."""
+    reason = event.reason or "cancelled"
+    return msgspec.structs.replace(memo or EMPTY, cancelling=reason, cancel_by=event.until)
+
+
+def revived(memo: WorkflowMemo | None) -> WorkflowMemo | None:
+    """The memo of one that lives again: it is not being cancelled, unless its code knows it is."""
+    if memo is None or memo.cancel_by is None:
+        return memo
+    return msgspec.structs.replace(memo, cancelling="", cancel_by=None)
 
 
 def blocked(memo: WorkflowMemo | None, event: WorkflowBlocked) -> WorkflowMemo:

@@ -35,6 +35,12 @@ class Ended(msgspec.Struct, frozen=True):
     value: Any
 
 
+class Stopped(msgspec.Struct, frozen=True):
+    """The workflow was cancelled, and its code is at its end."""
+
+    reason: str
+
+
 class Calls(msgspec.Struct, frozen=True):
     """A function is to run inside of the advance, and to be given to :meth:`Driver.record`."""
 
@@ -170,6 +176,20 @@ class JoinNode(Node):
         super().__init__(parent)
         self.command = command
         self.parts: list[Node] = []
+
+
+def joined(join: JoinNode, part: Node) -> tuple[Any, BaseException | None] | None:
+    """Value and error that a join ends with when one of its parts has; None: it waits for more."""
+    command = join.command
+    if command.first_only:
+        return part.value, part.error
+    if part.error is not None and command.on_failure == "cancel":
+        return None, part.error
+    if not all(part.has_ended for part in join.parts):
+        return None
+    errors = (part.error for part in join.parts if command.raises)
+    failed = next((error for error in errors if error is not None), None)
+    return [part.value for part in join.parts], failed
 
 
 def groups(node: Node) -> Iterator[tuple[tuple[int, ...], bool]]:

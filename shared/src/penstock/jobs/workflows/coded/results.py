@@ -114,11 +114,13 @@ def value(command: Command[Any], resolution: Resolution) -> Any:
         WrongResult, msgspec.MsgspecError: the value is of another type.
     """
     match command, resolution.outcome:
+        case RunJob(), "completed" if resolution.value in _NOTHING:
+            return None  # whatever its function declares: it stores none, or its error was ignored
         case RunJob(), "completed":
             job = command.call.job
             if isinstance(job, JobType):
-                return job.decode_result(resolution.value or _NIL)
-            return msgspec.msgpack.decode(resolution.value or _NIL)
+                return job.decode_result(resolution.value)
+            return msgspec.msgpack.decode(resolution.value)
         case RunBatch(), "completed":
             return msgspec.msgpack.decode(resolution.value, type=MapResult)
         case WaitSignal(), "received":
@@ -150,7 +152,7 @@ def misfit(command: Command[Any], value: bytes) -> str:
     return ""
 
 
-_NIL = b"\xc0"
+_NOTHING = (b"", b"\xc0")
 _BATCH_OUTCOMES: dict[BatchState, StepOutcome] = {
     BatchState.COMPLETED: "completed",
     BatchState.FAILED: "failed",

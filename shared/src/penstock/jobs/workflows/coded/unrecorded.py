@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.events.workflow import MAX_STEPS, Resolution, ScheduledStep
+from penstock.events.workflow import (
+    MAX_MEMO_BYTES,
+    MAX_STEPS,
+    InlineResult,
+    Resolution,
+    ScheduledStep,
+)
 from penstock.jobs.errors import WorkflowError
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.nodes import Leaf
@@ -35,7 +41,8 @@ class Unrecorded:
         self._patches: list[str] = []
         self._consumed: list[Resolution] = []
         self._given_up: list[int] = []
-        self._bytes = 0.0
+        self._bytes = self._recorded = 0.0
+        self._inline_steps = 0
         self._count = next_number
 
     @property
@@ -59,11 +66,28 @@ class Unrecorded:
         return self._bytes >= MAX_PART_BYTES
 
     def consume(self, resolution: Resolution) -> None:
-        """Adds an end."""
+        """Adds an end. Raises WorkflowError: the workflow has recorded too much."""
         self._consumed.append(resolution)
-        self._bytes += _FIELDS_BYTES + len(resolution.key) + _BASE64 * len(resolution.value)
+        size = _FIELDS_BYTES + len(resolution.key) + _BASE64 * len(resolution.value)
         if resolution.error is not None:
-            self._bytes += len(resolution.error.message)
+            size += len(resolution.error.message)
+        self._bytes += size
+        self._grow(size)
+
+    def returned(self, result: InlineResult) -> None:
+        """Counts an inline step. Raises WorkflowError, as :meth:`consume` does."""
+        self._inline_steps += 1
+        if self._inline_steps > MAX_STEPS:
+            raise WorkflowError(f"a workflow has at most {MAX_STEPS:,} inline steps")
+        self._grow(_FIELDS_BYTES + len(result.key) + _BASE64 * len(result.value))
+
+    def _grow(self, size: float) -> None:
+        self._recorded += size
+        if self._recorded > MAX_MEMO_BYTES:
+            raise WorkflowError(
+                f"a workflow records at most {MAX_MEMO_BYTES:,} bytes: calls and results of its "
+                "steps; pass large ones by a file's name, or run many jobs by ctx.map"
+            )
 
     def give_up(self, n: int) -> None:
         """Adds a step that is not waited for any more."""
@@ -74,9 +98,10 @@ class Unrecorded:
         self._patches.append(name)
 
     def number(self, leaf: Leaf, step: ScheduledStep) -> None:
-        """Gives a step the number, and what else it was recorded with."""
+        """Gives a step the number, and what else it was recorded with. Raises WorkflowError."""
         leaf.n, leaf.due_at, leaf.is_compensated = step.n, step.due_at, step.is_compensated
         self._count = max(self._count, step.n + 1)
+        self._grow(_size(step))
 
     def schedule(self, leaves: Iterable[Leaf], encode: Encode) -> tuple[ScheduledStep, ...]:
         """Numbers steps, as many as an event has room for. Raises WorkflowError, PayloadTooLarge.
@@ -88,7 +113,7 @@ class Unrecorded:
         scheduled: list[ScheduledStep] = []
         for leaf in leaves:
             step = self._step(leaf, encode)
-            size = _FIELDS_BYTES + len(step.key) + len(step.digest) + _BASE64 * len(step.payload)
+            size = _size(step)
             if self._bytes and self._bytes + size > MAX_PART_BYTES:
                 break
             self._bytes += size
@@ -121,3 +146,7 @@ class Unrecorded:
         self._consumed.clear()
         self._patches.clear()
         self._bytes = 0.0
+
+
+def _size(step: ScheduledStep) -> float:
+    return _FIELDS_BYTES + len(step.key) + len(step.digest) + _BASE64 * len(step.payload)

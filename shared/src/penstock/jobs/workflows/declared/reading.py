@@ -133,11 +133,22 @@ def _step(step: Any) -> Any:
         raise BadDefinition(f"step {step.get('name')!r}: {error}") from None
 
 
+_OTHER_RULES = {
+    "one_failed": "any_failed",
+    "one_success": "any_success",
+    "always": "all_done",
+    "none_failed_min_one_success": "none_failed",
+}
+"""What comes nearest to names of Airflow's."""
+
+
 def _check_rule(step: Mapping[str, Any]) -> None:
     rule, rules = step.get("rule", Rule.NONE_FAILED), [rule.value for rule in Rule]
     if rule not in rules:
-        near = difflib.get_close_matches(str(rule), rules, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = _OTHER_RULES.get(str(rule)) or next(
+            iter(difflib.get_close_matches(str(rule), rules, n=1)), ""
+        )
+        hint = f"; did you mean {near!r}?" if near else ""
         raise BadDefinition(
             f"step {step.get('name')!r}: unknown trigger rule {rule!r}; expected one of "
             f"{', '.join(rules)}{hint}"

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -55,18 +56,25 @@ def checked(definition: Definition, *, max_bytes: int | None = MAX_BYTES) -> Def
             raise BadDefinition(
                 f"{definition.name}: it has {size:,} bytes, a definition has at most {max_bytes:,}"
             )
-        problems = list(_problems(definition))
+        problems = list(islice(_problems(definition), _MOST_SHOWN + 1))
     except (TypeError, OverflowError, RecursionError) as error:
         raise BadDefinition(f"{definition.name}: it cannot be encoded: {error}") from None
     if problems:
         shown = problems[:_MOST_SHOWN]
-        hidden = [f"and {len(problems) - _MOST_SHOWN} more"] if len(problems) > _MOST_SHOWN else []
+        hidden = ["and more"] if len(problems) > _MOST_SHOWN else []
         raise BadDefinition("\n".join([f"workflow {definition.name!r}:", *shown, *hidden]))
     return definition
 
 
 def _problems(definition: Definition) -> Iterator[str]:
-    yield from _of_the_whole(definition)
+    names = [name for step in definition.steps for name in all_names(step)]
+    if not 1 <= len(names) <= MAX_STEPS:
+        yield (
+            f"it has 1 to {MAX_STEPS} steps, cases of branches and compensations included; "
+            f"found {len(names)}"
+        )
+        return
+    yield from _of_the_whole(definition, names)
     steps = {step.name: step for step in definition.steps}
     needs = {step.name: [name for name in step.needs if name in steps] for step in steps.values()}
     for step in definition.steps:
@@ -96,13 +104,7 @@ def _before(order: Sequence[str], needs: Mapping[str, Sequence[str]]) -> dict[st
     return before
 
 
-def _of_the_whole(definition: Definition) -> Iterator[str]:
-    names = [name for step in definition.steps for name in all_names(step)]
-    if not 1 <= len(names) <= MAX_STEPS:
-        yield (
-            f"it has 1 to {MAX_STEPS} steps, cases of branches and compensations included; "
-            f"found {len(names)}"
-        )
+def _of_the_whole(definition: Definition, names: Sequence[str]) -> Iterator[str]:
     for name, count in Counter(names).items():
         if count > 1:
             yield f"{count} steps have the name {name!r}"
