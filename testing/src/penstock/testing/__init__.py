@@ -4,6 +4,7 @@ from penstock.testing.bench import Bench
 from penstock.testing.crashing import Crash
 from penstock.testing.dispatched import Dispatched
 from penstock.testing.inline import RunFailed, run_inline, run_inline_async
+from penstock.testing.inline_definition import run_definition, run_definition_async
 from penstock.testing.sync import SyncBench
 from penstock.testing.workflow_run import SyncWorkflowRun, WorkflowRun
 
@@ -15,6 +16,8 @@ __all__ = [
     "SyncBench",
     "SyncWorkflowRun",
     "WorkflowRun",
+    "run_definition",
+    "run_definition_async",
     "run_inline",
     "run_inline_async",
 ]
