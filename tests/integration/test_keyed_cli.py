@@ -39,7 +39,7 @@ ALL, DISPATCHING, OPERATING = (
 )
 VERBS: dict[str, tuple[str, ...]] = {
     "batch cancel {batch_held}": DISPATCHING,
-    "graph signal {graph_waiting} go 2": DISPATCHING,
+    "workflow signal {graph_waiting} go 2": DISPATCHING,
     "graph cancel {graph_held}": DISPATCHING,
     f'graph chain \'{JOBS}.note {{{{"diary": "{{diary}}", "name": "cli"}}}}\'': DISPATCHING,
     "graph run {definition} --no-wait": DISPATCHING,
