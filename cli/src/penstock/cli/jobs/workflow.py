@@ -58,7 +58,6 @@ def workflow() -> None:
 @click.option(
     "--priority", type=click.Choice(PRIORITIES), help="Priority, where the queue has priorities."
 )
-@click.option("--delay", type=SECONDS, help="It starts no earlier.")
 @click.option("--tag", "tags", multiple=True, help="Tag besides the function's own; repeatable.")
 @click.option("--delay", type=SECONDS, help="Start no earlier than after this time, such as 10m.")
 @click.option("--unique-for", type=SECONDS, help="Refused if an equal one is younger than this.")
