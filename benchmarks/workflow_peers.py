@@ -8,9 +8,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ from peer_parts import APPS, environment
 
 _MOST_SECONDS = 300
 _POSTGRES = "PostgreSQL's programs are not installed"
+_RESTATE = "@restatedev/restate-server-linux-x64", "1.7.12"
+_UNOBTAINABLE = {
+    "absurd": "its package holds no schema: its installer reads that from a source repository",
+    "temporal": "its server is in no package registry",
+}
 
 
 def peers(
@@ -27,7 +33,8 @@ def peers(
     """What measures each of them.
 
     Args:
-        names: ``dbos-sqlite``, ``dbos-postgres``.
+        names: ``dbos-sqlite``, ``dbos-postgres``, ``restate``, ``prefect-sqlite``; ``absurd`` and
+            ``temporal`` give the reason why they are not measured.
         scale: as that of our own figures.
     """
     for name in names:
@@ -36,29 +43,52 @@ def peers(
 
 
 def _measure(engine: str, database: str, cache: Path, scale: float) -> dict[str, Any]:
+    if reason := _UNOBTAINABLE.get(engine):
+        return {"skipped": reason}
+    if engine == "restate" and shutil.which("npm") is None:
+        return {"skipped": "npm, which its server comes by, is not installed"}
     if database == "postgres" and _postgres_programs() is None:
         return {"skipped": _POSTGRES}
     load = round(os.getloadavg()[0], 2)
-    python = environment(cache, engine) / "python"
+    command = [str(environment(cache, engine) / "python"), str(APPS / f"{engine}_flows.py")]
     with _database(database) as url, tempfile.TemporaryDirectory() as folder:
-        measuring = subprocess.Popen(
-            [str(python), str(APPS / f"{engine}_flows.py"), str(scale)],
-            env={**os.environ, "FLOWS_DATABASE": url},
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # it starts workers, which end with it
-        )
-        try:
-            output, errors = measuring.communicate(timeout=_MOST_SECONDS)
-        finally:
-            if measuring.poll() is None:
+        output, errors = Path(folder, "output"), Path(folder, "errors")
+        env = {**os.environ, "FLOWS_DATABASE": url, **_server(engine, cache)}
+        with output.open("wb") as out, errors.open("wb") as err:  # its servers may outlive it
+            measuring = subprocess.Popen(
+                [*command, str(scale)],
+                env=env,
+                cwd=folder,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+            with suppress(subprocess.TimeoutExpired):
+                measuring.wait(_MOST_SECONDS)
+            with suppress(ProcessLookupError):
                 os.killpg(measuring.pid, signal.SIGKILL)
-                measuring.wait()
-    if measuring.returncode:
-        return {"failed": errors.decode()[-1_000:], "load": load}
-    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+            measuring.wait()
+        lines = output.read_text().splitlines()
+        if measuring.returncode or not lines:
+            return {"failed": errors.read_text()[-1_000:], "load": load}
+    figures: dict[str, Any] = json.loads(lines[-1])
     return {**figures, "load": load}
+
+
+def _server(engine: str, cache: Path) -> dict[str, str]:
+    """Where the server's program is, of an engine that has one; fetched at first use."""
+    if engine != "restate":
+        return {}
+    package, version = _RESTATE
+    home = cache / f"restate-{version}"
+    program = home / "node_modules" / package / "bin" / "restate-server"
+    if not program.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"]
+        subprocess.run(
+            [*command, "--prefix", str(home), f"{package}@{version}"], check=True, stdout=sys.stderr
+        )
+    return {"FLOWS_SERVER": str(program)}
 
 
 # --- databases ------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ last event is stored, and the number of events is checked: nothing ran twice.
 * *suspended*: memory of orchestrator and broker for each, and CPU time while nothing happens.
 * *timers*: due at one instant; how late the last goes on.
 
-The same flows on DBOS (SQLite, and PostgreSQL where it is installed) run in between, in an
-environment of their own.
+The same flows on DBOS (SQLite, and PostgreSQL where it is installed), Restate and Prefect run in
+between, each in an environment of its own.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _ONE_JOB_EVENTS, _ONE_INLINE_EVENTS = 8, 4
 _DISPATCHED_AT_ONCE = 5_000
 _MOST_SECONDS = 240.0
 _IDLE_SECONDS = 10.0
+_PEERS = ["dbos-sqlite", "dbos-postgres", "restate", "prefect-sqlite", "absurd", "temporal"]
 
 
 class Crew:
@@ -274,7 +275,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=16, help="of each worker")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[], help="beginnings of figures' names")
-    parser.add_argument("--peers", nargs="*", default=["dbos-sqlite", "dbos-postgres"])
+    parser.add_argument("--peers", nargs="*", default=_PEERS)
     parser.add_argument(
         "--cache", type=Path, default=home / "penstock-peers", help="folder of environments"
     )

@@ -75,7 +75,8 @@ async def test_a_random_definition(
 @pytest.mark.parametrize("ship", [Slot.COMPLETED, Slot.FAILED, Slot.CANCELLED])
 async def test_a_definition_with_a_branch_values_and_compensation(ship: Slot) -> None:
     results = {"check": {"total": 9, "gateway": "paypal"}, "pay/paypal": {"id": "p1"}}
-    definition = reading.from_toml(TOML.replace('priority = "high"\n', ""))
+    text = TOML.replace('priority = "high"\n', "").replace("shop.", "killed.")
+    definition = reading.from_toml(text)
     context = {"order": {"id": 1}}
     outcome = await at_each_message(definition, {"ship": ship}, results, context=context)
     assert {"payment": "p1", "carrier": "post"} in outcome["arguments"].values()

@@ -105,6 +105,20 @@ async def test_the_command_that_sends_a_signal_can_be_copied(penstock: Bench) ->
     assert "signal two 'go on' VALUE'" in (await detail(penstock, workflow_id)).why[1]
 
 
+async def test_a_signal_of_another_name_than_the_one_that_is_waited_for_is_named(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(patient(), job_id="misspelt")
+    await penstock.run_pending()
+    assert len((await detail(penstock, workflow_id)).why) == 2
+    for name in ("og", "g0", "og"):
+        await penstock.client.workflows.signal(workflow_id, name, "on")
+    await penstock.run_pending()
+    assert (await detail(penstock, workflow_id)).why[2] == (
+        "Signals were sent that no step waits for now: og, g0."
+    )
+
+
 async def test_what_a_workflow_that_is_a_step_waits_for_is_asked_of_itself(penstock: Bench) -> None:
     workflow_id = await penstock.client.dispatch(parent(), job_id="outer")
     await penstock.run_pending()

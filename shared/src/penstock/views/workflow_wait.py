@@ -101,6 +101,9 @@ def _suspended(view: WorkflowView, now: datetime) -> Iterator[str]:
         yield _step(view, step, now)
     if len(waiting) > _MOST_STEPS:
         yield f"{len(waiting) - _MOST_STEPS} further steps have not ended."
+    if view.unread_signals:
+        names = ", ".join(view.unread_signals[:_MOST_STEPS])
+        yield f"Signals were sent that no step waits for now: {names}."
     ended = {step.key for step in view.steps if step.outcome != "waiting"}
     if view.paused_at is None and any(ended.issuperset(group) for group in view.wait):
         yield (

@@ -16,6 +16,7 @@ from penstock.events.envelope import encode
 from penstock.events.job_event import JobEvent
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
+    INBOX_EVENTS,
     MAX_SIGNAL_BYTES,
     SignalReceived,
     WorkflowCancelling,
@@ -23,6 +24,7 @@ from penstock.events.workflow import (
     WorkflowResumed,
 )
 from penstock.jobs.errors import JobRefused
+from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
@@ -31,6 +33,7 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
+from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.fixing import CancelBatch, Cancels, Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
 from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
@@ -87,8 +90,26 @@ class Workflows:
         view = workflow_view(await self._look(workflow_id))
         read = partial(self._as_it_is, view.state, with_attempts)
         return msgspec.structs.replace(
-            view, steps=tuple(await bounded.gather(read, view.steps, _AT_ONCE))
+            view,
+            steps=tuple(await bounded.gather(read, view.steps, _AT_ONCE)),
+            unread_signals=await self._unread(view),
         )
+
+    async def _unread(self, view: WorkflowView) -> tuple[str, ...]:
+        """Names of signals that no step waits for; read of workflows that wait for another one."""
+        awaited = {step.signal for step in view.waits_for if step.kind == "signal"}
+        if not awaited:
+            return ()
+        events = await event_log.read_subject(
+            self._bus,
+            self._subjects.events_stream,
+            self._subjects.events("workflow", view.id),
+            INBOX_EVENTS,
+        )
+        signals = inbox.unread(
+            events, memo.consumed_signals(view.job.record.workflow or memo.EMPTY)
+        )
+        return tuple({signal.name: None for signal in signals if signal.name not in awaited})
 
     async def _as_it_is(self, state: State, with_attempts: bool, step: StepView) -> StepView:
         """A step that the workflow has not taken note of: its job may have ended since."""

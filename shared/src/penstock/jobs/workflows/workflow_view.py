@@ -37,6 +37,8 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
         pause_reason: given by the person who paused it.
         refused_signals: that it passed over, since their values were of another type than what it
             waited for; oldest first.
+        unread_signals: names of those that were sent, and that no step waits for; read where it
+            waits for another one.
     """
 
     job: JobView
@@ -53,6 +55,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     paused_at: datetime | None = None
     pause_reason: str = ""
     refused_signals: tuple[RefusedSignal, ...] = ()
+    unread_signals: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

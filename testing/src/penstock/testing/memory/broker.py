@@ -167,6 +167,10 @@ class MemoryBroker:
             at, self._alarm_at = self._alarm_at, NEVER
             self.alarm(at)
 
+    def due_times(self) -> dict[str, float]:
+        """When each schedule fires, POSIX seconds, by its subject."""
+        return {subject: due for subject, (due, _) in self._due.items()}
+
     def fire(self, subject: str) -> None:
         """Puts a scheduled message where it belongs."""
         _, target = self._due.pop(subject)

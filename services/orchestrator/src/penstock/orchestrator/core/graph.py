@@ -202,6 +202,15 @@ class Graph:
                 until[index] = now + timedelta(seconds=wait.seconds) if has_end else None
         return until
 
+    @property
+    def goes_on_at(self) -> datetime | None:
+        """When it is to be looked at although nothing happens; None: it need not be."""
+        if self.record.state is not GraphState.RUNNING or self.record.is_paused:
+            return None
+        waiting = [index for index, slot in self._waits.items() if slot is Slot.PENDING]
+        times = [self.record.deadline, *(self.record.waits[index] for index in waiting)]
+        return min((at for at in times if at is not None), default=None)
+
     def progress(self) -> Progress:
         """How far it is, by what is known of its jobs."""
         if self._progress is None:

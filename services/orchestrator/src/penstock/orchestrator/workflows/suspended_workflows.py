@@ -106,7 +106,7 @@ class SuspendedWorkflows:
         self._woken = asyncio.Event()
         self._touched: set[str] = set()
         self._unknown: set[str] = set()
-        self._next_check = 0.0
+        self._next_check = self._next_due = 0.0
         self.position = 0
         self.unfinished: dict[str, SuspendedWorkflow] = {}
 
@@ -153,6 +153,8 @@ class SuspendedWorkflows:
                 self._see_signal(key)
             elif name in _OWN:
                 self._see_own(key, stored)
+                if workflow := self.unfinished.get(key):
+                    self._next_due = min(self._next_due, workflow.look_at)
             elif noun == "batch":
                 self._see_step(key, name, stored, BATCH_EVENTS)
             else:
@@ -304,13 +306,12 @@ class SuspendedWorkflows:
         return set(woken)
 
     def _late(self, now: float) -> set[str]:
-        """Those that were not looked at for long; looked for once a second, among all."""
-        if now < self._next_check:
+        """Those whose time to be looked at has come; at most once a second, among all."""
+        if now < max(self._next_check, self._next_due):
             return set()
         self._next_check = now + min(_LOOK_SECONDS, self._after_seconds / 4)
-        return {
-            key for key, one in self.unfinished.items() if min(one.check_at, one.cancel_by) <= now
-        }
+        self._next_due = min((one.look_at for one in self.unfinished.values()), default=math.inf)
+        return {key for key, one in self.unfinished.items() if one.look_at <= now}
 
     async def _look_after(self, key: str, now: float) -> None:
         """Settles one; what any key may have stored of it must not hold up the others."""
@@ -375,7 +376,7 @@ class SuspendedWorkflows:
         numbers = set(workflow.unseen)
         if not await self._steps.were_dispatched(key, numbers):
             return False
-        workflow.unseen -= numbers
+        workflow.observed(numbers)
         return True
 
     async def _compare(
@@ -384,7 +385,6 @@ class SuspendedWorkflows:
         """Takes what is so from the log, and makes up for what a crash left out."""
         workflow_memo = record.workflow or memo.EMPTY
         steps = memo.open_steps(workflow_memo).values()
-        workflow.wait = workflow_memo.wait
         workflow.is_cancelling = bool(workflow_memo.cancelling)
         if workflow_memo.cancel_by is not None:
             workflow.cancel_by = workflow_memo.cancel_by.timestamp()
@@ -392,7 +392,7 @@ class SuspendedWorkflows:
         if any(step.kind == "signal" for step in steps):
             unread = await self._steps.unread(key, workflow_memo)
             ended |= dict.fromkeys(inbox.answered(steps, unread), True)
-        workflow.see_all(steps, ended)
+        workflow.see_all(workflow_memo.wait, steps, ended)
         if now >= workflow.check_at:
             workflow.is_woken = False  # its message may be lost
             if missing and not workflow.is_paused:

@@ -34,6 +34,7 @@ from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import Instruction, ReadResults
 from penstock.orchestrator.core.tally import SLOTS
+from penstock.orchestrator.workflows.alarms import Alarms
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
 from penstock.runtime.limited_log import LimitedLog
@@ -44,6 +45,8 @@ log = logging.getLogger("penstock.orchestrator")
 Workflow = Batch | Graph
 _START = JobStarted.__name__
 _ROUND_SECONDS = 0.25
+_ALL_SECONDS = 60.0
+"""All that is unfinished is looked at so often, also what waits and is touched by no event."""
 _STOPPED_SECONDS = 3.0
 _STATES: dict[str, Any] = {"batch": BatchState, "graph": GraphState}
 _CODECS = {"batch": BATCH_EVENTS, "graph": GRAPH_EVENTS}
@@ -76,10 +79,13 @@ class WorkflowTracker:
         self._skipped = LimitedLog(log)
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()
+        self._unsettled: set[tuple[str, str]] = set()
+        self._alarms = Alarms()
         self._tried: dict[tuple[str, str], tuple[int, float]] = {}
         self._reload = False
         self._reading: asyncio.Future[None] | None = None
         self._acted_at = time.monotonic()
+        self._all_at = -_ALL_SECONDS
         self.position = 0
         self.unfinished: dict[tuple[str, str], Workflow] = {}
 
@@ -151,6 +157,7 @@ class WorkflowTracker:
         while self._reload:
             try:
                 self.position, self.unfinished = await self._snapshots.load()
+                self._all_at = -_ALL_SECONDS
                 self._reload = False
             except BusError as error:
                 log.warning("batches and graphs wait for the broker: %s", error)
@@ -294,10 +301,11 @@ class WorkflowTracker:
             await within(_ROUND_SECONDS, self._woken.wait())
             self._woken.clear()
             await self._resume_after_pause()
-            whole_round = time.monotonic() - looked >= _ROUND_SECONDS
-            names = tuple(self.unfinished if whole_round else self._touched)
-            self._touched.clear()
-            looked = time.monotonic() if whole_round else looked
+            names = self._touched
+            self._touched = set()
+            if time.monotonic() - looked >= _ROUND_SECONDS:
+                looked = time.monotonic()
+                names |= self._in_round()
             try:
                 for name in names:
                     await self.settle(name)
@@ -306,7 +314,15 @@ class WorkflowTracker:
                 if not away:
                     log.warning("batches and graphs wait for the broker: %s", error)
                 away = True
+                self._unsettled |= names
                 await asyncio.sleep(_ROUND_SECONDS)
+
+    def _in_round(self) -> set[tuple[str, str]]:
+        """Those that something may be due for although no event came; now and then, all."""
+        if time.monotonic() - self._all_at >= _ALL_SECONDS:
+            self._all_at = time.monotonic()
+            return set(self.unfinished)
+        return {*self._unsettled, *self._alarms.due(self._now())}
 
     async def _resume_after_pause(self) -> None:
         """A process that was stopped for a while decides nothing by what it knew before."""
@@ -321,7 +337,13 @@ class WorkflowTracker:
     async def settle(self, name: tuple[str, str]) -> None:
         """Takes the step that is due for one batch or graph, if one is. Raises BusError."""
         workflow = self.unfinished.get(name)
-        if workflow is None or (step := await self._due(name, workflow)) is None:
+        step = await self._due(name, workflow) if workflow else None
+        if workflow is None or (step is None and isinstance(workflow, Graph)):
+            self._unsettled.discard(name)
+            self._alarms.set(name, workflow.goes_on_at if isinstance(workflow, Graph) else None)
+            return
+        self._unsettled.add(name)
+        if step is None:
             return
         position, tried_at = self._tried.get(name, (0, 0.0))
         if position == workflow.position and time.monotonic() - tried_at < _ROUND_SECONDS:
@@ -335,6 +357,8 @@ class WorkflowTracker:
         if finished:
             self.unfinished.pop(name, None)
             self._tried.pop(name, None)
+            self._unsettled.discard(name)
+            self._alarms.set(name, None)
             with suppress(BusError):  # what is left of it would do no harm
                 await self._snapshots.forget(name)
 
