@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from tests.histories import Run
 from tests.holding import hold_interpreter
 from tests.programs import program as programs
@@ -107,10 +108,13 @@ async def follow(ctx: WorkflowContext, witness: str, program: Any) -> Any:
     def call(run: programs.Run) -> Call:
         return leaf(witness, run.number, run.seconds, run.failures)
 
+    def sub(part: programs.Program) -> Call:
+        return follow(witness, msgspec.to_builtins(part))
+
     def is_mended(workflow_id: str) -> bool:
         return mended_file(Path(witness), workflow_id).exists()
 
-    return await programs.interpret(ctx, programs.read(program), call, is_mended)
+    return await programs.interpret(ctx, programs.read(program), call, sub, is_mended)
 
 
 def mended_file(witness: Path, workflow_id: str) -> Path:

@@ -75,14 +75,16 @@ async def test_a_graph_is_paused_resumed_and_sent_a_signal(stage: Stage, shell: 
     }
     await stage.client.graphs.dispatch(steps, graph_id="release")
     assert "is paused" in await shell.asked("workflow", "pause", "release", "--reason", "Sunday")
-    await shell.asked("graph", "signal", "release", "released", "true", "--id", "m1")
-    assert "already" in await shell.asked("graph", "signal", "release", "released", "true", code=1)
+    await shell.asked("workflow", "signal", "release", "released", "true", "--id", "m1")
+    assert "already" in await shell.asked(
+        "workflow", "signal", "release", "released", "true", code=1
+    )
     await stage.at_work()
     assert "goes on" in await shell.asked("workflow", "resume", "release")
     assert (await stage.client.graphs.wait("release", WITHIN)).state is GraphState.COMPLETED
     shown = await shell.asked_json("graph", "show", "release")
     assert shown["steps"][0]["waits_for"] == "signal released"
-    late = await shell.asked("graph", "signal", "release", "released", "false", code=1)
+    late = await shell.asked("workflow", "signal", "release", "released", "false", code=1)
     assert "takes no signal: it is completed" in late
 
 
@@ -99,8 +101,8 @@ async def test_a_chain_and_a_file_are_run_with_terms(
     assert (record.title, len(record.steps)) == ("by hand", 2)
     job = (await stage.client.graphs.step("handmade", "1 break_once")).record
     assert (job.queue, job.tags) == (QUEUE, ("night",))
-    assert "is no step" in await shell.asked("graph", "chain", "a b c", code=1)
-    assert "no JSON" in await shell.asked("graph", "chain", f"{break_once.name} {{1}}", code=1)
+    assert "is no step" in await shell.asked("graph", "chain", "a b c", code=2)
+    assert "no JSON" in await shell.asked("graph", "chain", f"{break_once.name} {{1}}", code=2)
     file = tmp_path / "nightly.toml"
     file.write_text(DEFINITION)
     run = ("graph", "run", str(file), "-a", "number=7", "--tag", "file", "--id", "filed")
@@ -108,7 +110,7 @@ async def test_a_chain_and_a_file_are_run_with_terms(
     job = (await stage.client.graphs.step("filed", "any")).record
     assert job.tags == ("file",)
     file.write_bytes(b"\xff\xfe")
-    assert f"{file}: this is no TOML" in await shell.asked("graph", "run", str(file), code=1)
+    assert f"{file}: this is no TOML" in await shell.asked("graph", "run", str(file), code=2)
 
 
 async def test_a_graph_that_is_not_there(stage: Stage, shell: Shell) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from itertools import count
 
+from msgspec.structs import replace
 from tests.programs.program import (
     MAX_JOBS,
     SIGNALS,
@@ -12,6 +13,7 @@ from tests.programs.program import (
     Catch,
     Gather,
     Inline,
+    Map,
     Program,
     Race,
     Raise,
@@ -20,7 +22,10 @@ from tests.programs.program import (
     Sequence,
     Sleep,
     Story,
+    Sub,
+    Undo,
     Wait,
+    jobs,
     leaves,
 )
 
@@ -38,37 +43,54 @@ class Drawing:
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._jobs, self._inlines = count(), count()
+        self._jobs, self._inlines = itertools.count(), itertools.count()
 
-    def program(self, depth: int = _DEPTH, breaks: bool = True) -> Program:
+    def whole(self) -> Program:
+        """A program."""
+        program = self.program()
+        if any(run.undone_by for run in jobs(program)) and self._chance.random() < 0.7:
+            return Sequence((Catch(program), Undo()))
+        return program
+
+    def program(self, depth: int = _DEPTH, breaks: bool = True, is_sub: bool = False) -> Program:
         """A part of it.
 
         Args:
             depth: of the tree below.
             breaks: whether it may hold a `Break`. Where others are awaited first (``drain``), the
                 mended code would not fit what was recorded meanwhile.
+            is_sub: it is of a workflow that is a step: no signals are sent to it.
         """
         chance = self._chance
         if depth == 0 or (depth < _DEPTH and chance.random() < 0.4):
-            return self._leaf(breaks)
-        kind = chance.choices(["sequence", "gather", "race", "catch"], [4, 4, 2, 2])[0]
+            return self._leaf(breaks, is_sub)
+        kinds = ["sequence", "gather", "race", "catch", "sub"]
+        kind = chance.choices(kinds, [4, 4, 2, 2, 1 - is_sub])[0]
         if kind == "catch":
-            return Catch(self.program(depth - 1, breaks))
+            return Catch(self.program(depth - 1, breaks, is_sub))
+        if kind == "sub":
+            return Sub(self.program(depth - 1, breaks=False, is_sub=True))
         drain = kind == "gather" and chance.random() < 0.5
         least = 0 if kind == "gather" and chance.random() < 0.1 else 1
         breaks = breaks and not drain
-        parts = tuple(self.program(depth - 1, breaks) for _ in range(chance.randint(least, 3)))
+        parts = tuple(
+            self.program(depth - 1, breaks, is_sub) for _ in range(chance.randint(least, 3))
+        )
         if kind == "gather":
             return Gather(parts, drain)
         return Race(parts) if kind == "race" else Sequence(parts)
 
-    def _leaf(self, breaks: bool) -> Program:
+    def _leaf(self, breaks: bool, is_sub: bool) -> Program:
         chance = self._chance
-        kinds = ["run", "inline", "sleep", "wait", "raise", "break"]
-        kind = chance.choices(kinds, [10, 4, 3, 3, 0.3, 0.5 * breaks])[0]
+        kinds = ["run", "map", "inline", "sleep", "wait", "raise", "break"]
+        weights = [10, 1, 4, 3, 3 * (not is_sub), 0.3, 0.5 * breaks]
+        kind = chance.choices(kinds, weights)[0]
         match kind:
-            case "run" if (number := next(self._jobs)) < MAX_JOBS:
-                return Run(number, self.seconds(), chance.choices([0, 1, 2], [8, 1, 1])[0])
+            case "run" if run := self._run():
+                undo = self._run() if chance.random() < 0.2 and not is_sub else None
+                return replace(run, undone_by=undo)
+            case "map" if of_batch := [run for _ in range(3) if (run := self._run())]:
+                return Map(tuple(of_batch), chance.randint(0, 1))
             case "inline":
                 return Inline(next(self._inlines), chance.random() < 0.1)
             case "wait":
@@ -79,6 +101,12 @@ class Drawing:
                 return Break()
         return Sleep(self.seconds())
 
+    def _run(self) -> Run | None:
+        """A job, as long as there may be more."""
+        if (number := next(self._jobs)) >= MAX_JOBS:
+            return None
+        return Run(number, self.seconds(), self._chance.choices([0, 1, 2], [8, 1, 1])[0])
+
     def seconds(self) -> float:
         return float(self._chance.randint(1, int(_MOST_HOURS * HOUR)))
 
@@ -87,7 +115,7 @@ def draw(seed: int) -> Story:
     """The story of a seed."""
     chance = random.Random(seed)
     drawing = Drawing(chance)
-    program = drawing.program()
+    program = drawing.whole()
     waits = sum(isinstance(leaf, Wait) for leaf in leaves(program))
     sent = tuple(
         Sent(drawing.seconds(), chance.choice(SIGNALS), number, chance.choice([1, 1, 2]))

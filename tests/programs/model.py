@@ -17,6 +17,7 @@ from tests.programs.program import (
     Catch,
     Gather,
     Inline,
+    Map,
     Program,
     Race,
     Raise,
@@ -24,6 +25,8 @@ from tests.programs.program import (
     Sequence,
     Sleep,
     Story,
+    Sub,
+    Undo,
     Wait,
 )
 
@@ -82,6 +85,7 @@ class _Model:
     def __init__(self, story: Story) -> None:
         self._story = story
         self.moments: list[float] = []
+        self._undoing: list[Run] = []
         self._arrived: dict[str, deque[int]] = {}
         self._waiting: dict[str, deque[asyncio.Future[int]]] = {}
 
@@ -112,6 +116,11 @@ class _Model:
                 return await self._gather(parts, drain)
             case Race(parts):
                 return await self._race(parts)
+            case Sub(part):
+                try:
+                    return await self._run(part)
+                except (_Failed, _Raised):
+                    raise _Failed("StepFailed") from None
             case Catch(part):
                 try:
                     return await self._run(part)
@@ -120,13 +129,14 @@ class _Model:
             case _:
                 return await self._leaf(program)
 
-    async def _leaf(self, leaf: Run | Inline | Sleep | Wait | Raise | Break) -> Any:
+    async def _leaf(self, leaf: Run | Inline | Sleep | Wait | Raise | Break | Undo | Map) -> Any:
         match leaf:
-            case Run(number, seconds, failures):
-                await self._pass(seconds)
-                if failures >= 2:
-                    raise _Failed("StepFailed")
-                return number
+            case Run():
+                return await self._job(leaf)
+            case Undo():
+                return await self._undo()
+            case Map():
+                return await self._map(leaf)
             case Inline(value, fails):
                 if fails:
                     raise _Failed("StepFailed")
@@ -140,6 +150,40 @@ class _Model:
                 raise _Raised
             case Break():
                 return "mended"
+
+    async def _job(self, run: Run) -> int:
+        await self._pass(run.seconds)
+        if run.failures >= 2:
+            raise _Failed("StepFailed")
+        if run.undone_by:
+            self._undoing.append(run.undone_by)
+        return run.number
+
+    async def _undo(self) -> str:
+        has_failed = False
+        while self._undoing:
+            try:
+                await self._job(self._undoing.pop())
+            except _Failed:
+                has_failed = True
+        if has_failed:
+            raise _Failed("StepFailed")
+        return "undone"
+
+    async def _map(self, batch: Map) -> list[int]:
+        failed = 0
+        tasks = [asyncio.create_task(self._job(run)) for run in batch.jobs]
+        try:
+            for ended in asyncio.as_completed(tasks):
+                try:
+                    await ended
+                except _Failed:
+                    failed += 1
+                    if failed > batch.allowed_failures:
+                        raise
+        finally:
+            await _end(tasks)
+        return [len(tasks) - failed, failed, 0]
 
     async def _pass(self, seconds: float) -> None:
         self.moments.append(asyncio.get_running_loop().time() + seconds)
@@ -216,7 +260,7 @@ def _height(program: Program) -> int:
             return 1 + max(map(_height, parts), default=0)
         case Sequence(parts):
             return max(map(_height, parts))
-        case Catch(part):
+        case Catch(part) | Sub(part):
             return _height(part)
         case _:
             return 0

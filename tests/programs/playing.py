@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from tests.programs import program as programs
-from tests.programs.program import Run, Sent, Story, follow, leaf_queue, leaves
+from tests.programs.program import Sent, Story, follow, leaf_queue
 from tests.programs.system import START, Crash, System
 
 from penstock.events.job import JOB_EVENTS
@@ -56,9 +56,7 @@ class Play:
 
     def __init__(self, story: Story, crash: Crash, orchestrators: int) -> None:
         self.story = story
-        self._seconds = {
-            leaf.number: leaf.seconds for leaf in leaves(story.program) if isinstance(leaf, Run)
-        }
+        self._seconds = {run.number: run.seconds for run in programs.jobs(story.program)}
         self.system = System(crash, orchestrators, [leaf_queue(number) for number in self._seconds])
         self._due: dict[int, float] = {}
         self._offered: set[int] = set()

@@ -16,7 +16,7 @@ from penstock.jobs import Call, Context, job, workflow
 from penstock.jobs.errors import StepFailed
 from penstock.jobs.workflows.coded.context import WorkflowContext
 
-MAX_JOBS = 12
+MAX_JOBS = 16
 """Jobs of one program."""
 FLOWS = "flows"
 UNMENDED = "until it is mended"
@@ -31,11 +31,30 @@ class Run(msgspec.Struct, frozen=True, tag=True):
         number: of the job in its program.
         seconds: from its dispatch to its end.
         failures: attempts that fail, of two.
+        undone_by: the job that undoes it.
     """
 
     number: int
     seconds: float
     failures: int = 0
+    undone_by: Run | None = None
+
+
+class Undo(msgspec.Struct, frozen=True, tag=True):
+    """The jobs that completed are undone, newest first. The last part of a program, if any."""
+
+
+class Map(msgspec.Struct, frozen=True, tag=True):
+    """A batch of jobs."""
+
+    jobs: tuple[Run, ...]
+    allowed_failures: int = 0
+
+
+class Sub(msgspec.Struct, frozen=True, tag=True):
+    """A workflow that is a step."""
+
+    part: Program
 
 
 class Inline(msgspec.Struct, frozen=True, tag=True):
@@ -80,7 +99,9 @@ class Catch(msgspec.Struct, frozen=True, tag=True):
     part: Program
 
 
-Program = Union[Run, Inline, Sleep, Wait, Raise, Break, Sequence, Gather, Race, Catch]  # noqa: UP007 - recursive
+Program = Union[  # noqa: UP007 - recursive
+    Run, Inline, Sleep, Wait, Raise, Break, Undo, Map, Sub, Sequence, Gather, Race, Catch
+]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -113,10 +134,21 @@ def leaves(program: Program) -> Iterator[Any]:
         case Sequence(parts) | Gather(parts) | Race(parts):
             for part in parts:
                 yield from leaves(part)
-        case Catch(part):
+        case Catch(part) | Sub(part):
             yield from leaves(part)
         case _:
             yield program
+
+
+def jobs(program: Program) -> Iterator[Run]:
+    """All jobs of a program."""
+    for leaf in leaves(program):
+        match leaf:
+            case Run(undone_by=undo):
+                yield leaf
+                yield from () if undo is None else (undo,)
+            case Map(of_batch):
+                yield from of_batch
 
 
 def read(data: Any) -> Program:
@@ -160,16 +192,23 @@ def leaf_job(run: Run) -> Call:
     return call
 
 
+def sub_workflow(program: Program) -> Call:
+    """The call of a workflow that is a step of one."""
+    call: Call = follow(program=msgspec.to_builtins(program))
+    return call
+
+
 @workflow(queue=FLOWS, name="tests.programs.follow", tries=2, backoff=[0.05])
 async def follow(ctx: WorkflowContext, program: Any) -> Any:
     """Runs a program."""
-    return await interpret(ctx, read(program), leaf_job, mended.__contains__)
+    return await interpret(ctx, read(program), leaf_job, sub_workflow, mended.__contains__)
 
 
 async def interpret(
     ctx: WorkflowContext,
     program: Program,
     call: Callable[[Run], Call],
+    sub: Callable[[Program], Call],
     is_mended: Callable[[str], bool],
 ) -> Any:
     """A program as the code of a workflow.
@@ -178,11 +217,42 @@ async def interpret(
         ctx: of the workflow.
         program: what it does.
         call: makes the call of a job.
+        sub: makes the call of a workflow.
         is_mended: whether the code of a workflow no longer breaks, by its id.
     """
     match program:
-        case Run():
-            return await ctx.run(call(program))
+        case Sub(part):
+            return await ctx.run(sub(part))
+        case Sequence(parts):
+            return [await interpret(ctx, part, call, sub, is_mended) for part in parts]
+        case Gather(parts, drain):
+            of_parts = [interpret(ctx, part, call, sub, is_mended) for part in parts]
+            return await ctx.gather(*of_parts, on_failure="drain" if drain else "cancel")
+        case Race(parts):
+            return await ctx.race(*[interpret(ctx, part, call, sub, is_mended) for part in parts])
+        case Catch(part):
+            try:
+                return await interpret(ctx, part, call, sub, is_mended)
+            except (StepFailed, TimeoutError) as error:
+                return f"caught {type(error).__name__}"
+        case Break():
+            if not is_mended(ctx.workflow_id):
+                raise Broken(UNMENDED)
+            return "mended"
+        case _:
+            return await _leaf(ctx, program, call)
+
+
+async def _leaf(ctx: WorkflowContext, leaf: Program, call: Callable[[Run], Call]) -> Any:
+    match leaf:
+        case Run(undone_by=undo):
+            return await ctx.run(call(leaf), compensate=call(undo) if undo else None)
+        case Undo():
+            await ctx.compensate()
+            return "undone"
+        case Map(of_batch, allowed):
+            counts = await ctx.map([call(run) for run in of_batch], allowed_failures=allowed)
+            return [counts.completed, counts.failed, counts.cancelled]
         case Inline(value, fails):
             return await ctx.step("inline", _inline, ctx.workflow_id, value, fails)
         case Sleep(seconds):
@@ -193,22 +263,6 @@ async def interpret(
             return await ctx.wait_signal(signal, int, timeout=timeout, **default)
         case Raise():
             raise Broken("raised")
-        case Break():
-            if not is_mended(ctx.workflow_id):
-                raise Broken(UNMENDED)
-            return "mended"
-        case Sequence(parts):
-            return [await interpret(ctx, part, call, is_mended) for part in parts]
-        case Gather(parts, drain):
-            of_parts = [interpret(ctx, part, call, is_mended) for part in parts]
-            return await ctx.gather(*of_parts, on_failure="drain" if drain else "cancel")
-        case Race(parts):
-            return await ctx.race(*[interpret(ctx, part, call, is_mended) for part in parts])
-        case Catch(part):
-            try:
-                return await interpret(ctx, part, call, is_mended)
-            except (StepFailed, TimeoutError) as error:
-                return f"caught {type(error).__name__}"
 
 
 def _inline(workflow_id: str, value: int, fails: bool) -> int:

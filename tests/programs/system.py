@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +20,8 @@ from tests.programs.program import FLOWS
 
 from penstock.bus.protocol import BusError, Outgoing
 from penstock.config.load import check
+from penstock.events import envelope
+from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
 from penstock.orchestrator.core.unresolved import Unresolved
@@ -162,6 +165,11 @@ class WorkerProcess:
             return True
         return bool(self._parts.in_flight.jobs or (self.worker and self.worker._winning))
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs on."""
+        return self._parts is not None and self._parts.runner.alive
+
     def forget(self) -> None:
         """Lets the threads of a killed worker end."""
         if self._parts is not None:
@@ -179,7 +187,7 @@ class OrchestratorProcess:
         self._bus, subjects = bus, Subjects(SETTINGS.prefix)
         client = Client.over(process, SETTINGS, "orchestrator")
         self.suspended = SuspendedWorkflows(process, subjects, client, PATIENCE_SECONDS)
-        self.tracker = WorkflowTracker(process, subjects, client, now=self._now)
+        self.tracker = WorkflowTracker(process, subjects, client, now=_later)
         self.table = Unresolved(PATIENCE_SECONDS, _MOST_ENTRIES)
         self.reconciler = Reconciler(process, subjects, self.table)
         self._subjects = subjects
@@ -187,9 +195,6 @@ class OrchestratorProcess:
         self.is_up = False
         self._read_to = 0
         self.process.begin(self._run())
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._bus.now(), UTC)
 
     async def _run(self) -> None:
         position = await self._cursors[0].load()
@@ -238,6 +243,11 @@ class OrchestratorProcess:
         await self.tracker.keep()
 
 
+def _later() -> datetime:
+    """Batches wait a second here and there for what may still come; here nothing will."""
+    return utc_now() + timedelta(seconds=1.1)
+
+
 class System:
     """The installation.
 
@@ -255,6 +265,8 @@ class System:
         asyncio.get_running_loop().set_task_factory(_task_factory)  # type: ignore[arg-type]
         self.crash = crash
         self.clock = START
+        wall: Any = SimpleNamespace(now=lambda zone: datetime.fromtimestamp(self.clock, zone))
+        envelope.datetime = wall  # what events are dated by
         self.bus = MemoryBus(settings=SETTINGS, now=lambda: self.clock)
         self.subjects = self.bus.subjects
         self.client = Client.over(self.bus.client(), SETTINGS, "client")
@@ -262,6 +274,7 @@ class System:
         for queue in self._queues:
             self.bus._broker.ensure_queue(queue).paused = queue != FLOWS
         self.worker = WorkerProcess(self.bus, crash, self._queues)
+        self._workers = [self.worker]
         self.orchestrators = [OrchestratorProcess(self.bus, crash) for _ in range(orchestrators)]
 
     def offer(self, queue: str) -> None:
@@ -319,6 +332,7 @@ class System:
         if self.worker.process.is_dead:
             self.worker.forget()
             self.worker = WorkerProcess(self.bus, self.crash, self._queues)
+            self._workers.append(self.worker)
         for index, one in enumerate(self.orchestrators):
             if one.process.is_dead:
                 self.orchestrators[index] = OrchestratorProcess(self.bus, self.crash)
@@ -344,8 +358,12 @@ class System:
 
     async def end(self) -> None:
         """Nothing of it runs afterwards."""
+        envelope.datetime = datetime
         self.worker.forget()
         await self.worker.process.kill()
         for orchestrator in self.orchestrators:
             await orchestrator.process.kill()
-        await asyncio.sleep(0)
+        deadline = asyncio.get_running_loop().time() + _HANGS_SECONDS
+        while any(worker.is_alive for worker in self._workers):
+            assert asyncio.get_running_loop().time() < deadline, "a thread of a worker goes on"
+            await asyncio.sleep(_LOOK_SECONDS)

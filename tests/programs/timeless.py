@@ -16,6 +16,7 @@ from tests.programs.program import (
     Break,
     Catch,
     Gather,
+    Map,
     Program,
     Race,
     Run,
@@ -23,7 +24,9 @@ from tests.programs.program import (
     Sequence,
     Sleep,
     Story,
+    Sub,
     Wait,
+    jobs,
     leaves,
 )
 
@@ -44,14 +47,14 @@ def draw_timeless(seed: int, *, breaks: bool = True) -> tuple[Story, Expected]:
     """
     chance = random.Random(f"timeless {seed}")
     while True:
-        program = _timeless(Drawing(chance).program(), chance, breaks)
+        program = _timeless(Drawing(chance).whole(), chance, breaks)
         waits = [leaf for leaf in leaves(program) if isinstance(leaf, Wait)]
         sent = tuple(
             Sent(chance.uniform(0, 1), _SENT, _VALUE, chance.choice([1, 1, 2]))
             for _ in range(sum(wait.signal == _SENT for wait in waits))
         )
         story = Story(seed, program, sent)
-        if any(isinstance(leaf, Run) for leaf in leaves(program)) and (end := _end(story, chance)):
+        if any(jobs(program)) and (end := _end(story, chance)):
             return story, end
 
 
@@ -82,24 +85,38 @@ def _timeless(program: Program, chance: random.Random, breaks: bool) -> Program:
             return Race(tuple(raced))
         case Catch(part):
             return Catch(_timeless(part, chance, breaks))
+        case Sub(part):
+            return Sub(_timeless(part, chance, breaks))
+        case Map(of_batch):
+            return replace(program, jobs=tuple(_soon(run, chance) for run in of_batch))
+        case Run():
+            return _soon(program, chance)
         case Break() if not breaks:
             return Sleep(_moment(chance))
         case Wait(signal) if signal == _SENT:
             return Wait(signal, DAY)
-        case Run() | Sleep():
-            return replace(program, seconds=_moment(chance))
+        case Sleep():
+            return Sleep(_moment(chance))
         case Wait():
             return replace(program, timeout=_moment(chance))
         case _:
             return program
 
 
+def _soon(run: Run, chance: random.Random) -> Run:
+    undo = _soon(run.undone_by, chance) if run.undone_by else None
+    return replace(run, seconds=_moment(chance), undone_by=undo)
+
+
 def _at_other_times(program: Program, chance: random.Random) -> Program:
     match program:
         case Sequence(parts) | Gather(parts) | Race(parts):
             return replace(program, parts=tuple(_at_other_times(part, chance) for part in parts))
-        case Catch(part):
-            return Catch(_at_other_times(part, chance))
+        case Catch(part) | Sub(part):
+            return replace(program, part=_at_other_times(part, chance))
+        case Map(of_batch):
+            others = tuple(_at_other_times(run, chance) for run in of_batch)
+            return replace(program, jobs=others)
         case Run(seconds=seconds) | Sleep(seconds) if seconds < DAY:
             return replace(program, seconds=chance.uniform(0, 100 * _MOST_SECONDS))
         case Wait(timeout=timeout) if timeout < DAY:

@@ -37,6 +37,7 @@ from penstock.events.job import (
 )
 from penstock.events.scaling import LeaderChanged, WorkersScaled
 from penstock.events.workflow import InlineResult, Resolution
+from penstock.verifying import workflows
 from penstock.verifying.checker import MOST_SHOWN, Extent
 from penstock.verifying.rules import Rule
 
@@ -426,3 +427,11 @@ def _carried(state: str) -> JobCarried:
         job_id="a", state=state, queue="q", function="f", payload=b"", attempt=1, life_from=1,
         dispatched_at=NOW, available_at=NOW, changed_by=12, token=12,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("job_id", "together"),
+    [("a", ""), ("g_finally", "g"), ("w_step_1", "w"), ("w_step_1_step_2_step_3", "w")],
+)
+def test_jobs_are_judged_together_with_what_they_are_steps_of(job_id: str, together: str) -> None:
+    assert workflows.graph_of(job_id) == together

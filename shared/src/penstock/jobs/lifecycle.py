@@ -320,7 +320,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         dispatch_id=record.dispatch_id if record else "",
         tries=event.tries,
         void_before=sequence if event.changed else record.void_before if record else 0,
-        workflow=memo.revived(record.workflow) if record else None,
+        workflow=memo.revived(record.workflow, event.changed) if record else None,
         kind=record.kind if record else "",
         version=record.version if record else 0,
     )

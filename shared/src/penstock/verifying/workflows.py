@@ -239,9 +239,14 @@ def check_callback(
 
 
 def graph_of(job_id: str) -> str:
-    """The graph whose history a job's is checked with; empty for none."""
-    step = derived_ids.step(job_id)
-    return step[0] if step else owner(job_id)[0]
+    """The graph or workflow whose history a job's is checked with; empty for none.
+
+    Of workflows that are steps of one another, the first: each is checked with its own steps.
+    """
+    first = job_id
+    while step := derived_ids.step(first):
+        first = step[0]
+    return first if first != job_id else owner(job_id)[0]
 
 
 def _illegal(

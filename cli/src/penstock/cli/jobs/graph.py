@@ -11,7 +11,6 @@ from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
 from penstock.cli.jobs import graph_run
-from penstock.cli.jobs.call import read_value
 from penstock.cli.output import Column, write_json, write_line, write_rows
 from penstock.cli.parameters import Name
 from penstock.cli.session import Session
@@ -202,23 +201,6 @@ def cancel(session: Session, id: str, reason: str) -> None:
         raise Failed(f"graph {id} had already ended: it is {record.state}")
     if not session.as_json:
         write_line(f"graph {id} is being cancelled; see 'penstock graph show {id}'")
-
-
-@graph.command(example="penstock graph signal nightly approved true --id mail-1")
-@click.argument("id", type=GRAPH_ID)
-@click.argument("name")
-@click.argument("value", default="null")
-@click.option("--id", "signal_id", default="", help="Sent again with the same one, it counts once.")
-@click.pass_obj
-def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> None:
-    """Send the signal NAME to the step that waits for it, with a VALUE: JSON or text."""
-    record = session.with_client(
-        lambda client: client.graphs.signal(id, name, read_value(value), signal_id=signal_id)
-    )
-    if session.as_json:
-        write_json(row(record))
-    else:
-        write_line(f"signal {name} was sent to graph {id}")
 
 
 @graph.command(name="retry-failed", example="penstock graph retry-failed nightly")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from sys import intern
+from typing import Any, TypeVar
 
 from penstock.events.workflow import (
     CANCEL_KEY,
@@ -14,7 +16,13 @@ from penstock.events.workflow import (
     WorkflowAdvanced,
 )
 
+K = TypeVar("K")
+V = TypeVar("V")
 _MOST_DOUBLINGS = 12
+_NOTHING: dict[Any, Any] = {}
+_NO_NUMBERS: set[int] = set()
+"""Both are shared, and never filled."""
+_WAITS: dict[tuple[WaitGroup, ...], tuple[WaitGroup, ...]] = {}
 
 
 class SuspendedWorkflow:
@@ -43,19 +51,47 @@ class SuspendedWorkflow:
         is_paused: it does not go on, and no step is dispatched, until it is resumed.
     """
 
+    # Many wait for long: an instance takes 150 bytes, and what it has nothing of takes none.
+    __slots__ = (
+        "_cancelled_from",
+        "_failed",
+        "_next",
+        "cancel_by",
+        "check_at",
+        "checks",
+        "ended",
+        "fixes",
+        "gives_up",
+        "inline_steps",
+        "is_cancelling",
+        "is_over",
+        "is_paused",
+        "is_woken",
+        "jobs",
+        "kinds",
+        "number",
+        "parts",
+        "queue",
+        "sequence",
+        "signals",
+        "unseen",
+        "version",
+        "wait",
+    )
+
     def __init__(self, sequence: int, number: int, check_at: float) -> None:
         self.sequence, self.number, self.check_at = sequence, number, check_at
         self.inline_steps, self.queue = 0, ""
         self.version = self.fixes = 0
         self.wait: tuple[WaitGroup, ...] = ()
-        self._next: list[int] = []
-        self._failed: set[int] = set()
+        self._next: dict[int, int] = _NOTHING
+        self._failed: set[int] = _NO_NUMBERS
         self.parts = 0
-        self.jobs: dict[str, int] = {}
-        self.kinds: dict[int, StepKind] = {}
-        self.signals: dict[str, tuple[int, str]] = {}
-        self.ended: dict[int, bool] = {}
-        self.unseen: set[int] = set()
+        self.jobs: dict[str, int] = _NOTHING
+        self.kinds: dict[int, StepKind] = _NOTHING
+        self.signals: dict[str, tuple[int, str]] = _NOTHING
+        self.ended: dict[int, bool] = _NOTHING
+        self.unseen: set[int] = _NO_NUMBERS
         self.checks = 0
         self.is_woken = self.is_over = self.gives_up = self.is_paused = False
         self.is_cancelling = False
@@ -71,9 +107,9 @@ class SuspendedWorkflow:
         is_next = event.number == self.number + 1 and event.parts == self.parts
         gives_up = self.gives_up or bool(event.cancelled)
         self.parts, self.gives_up = event.parts, False
-        self.sequence, self.number, self.wait = sequence, event.number, event.wait
+        self.sequence, self.number, self.wait = sequence, event.number, _shared(event.wait)
         self.check_at, self.checks, self.is_woken = check_at, 0, False
-        self.inline_steps, self.queue = event.inline_steps, event.queue
+        self.inline_steps, self.queue = event.inline_steps, intern(event.queue)
         self.version, self.fixes = event.version, event.fixes
         self._note(event)
         given_up = set(event.cancelled)
@@ -98,15 +134,13 @@ class SuspendedWorkflow:
 
     def _add(self, steps: Iterable[ScheduledStep]) -> None:
         for step in steps:
-            if step.is_job:
-                self.jobs[step.key] = step.n
-                self.unseen.add(step.n)
-                self.kinds[step.n] = step.kind
-            elif step.kind == "batch":
-                self.jobs[step.key] = step.n
-                self.kinds[step.n] = step.kind
+            if step.is_job or step.kind == "batch":
+                self.jobs = _with(self.jobs, intern(step.key), step.n)
+                self.kinds = _with(self.kinds, step.n, step.kind)
             elif step.kind == "signal":
-                self.signals[step.key] = step.n, step.digest
+                self.signals = _with(self.signals, intern(step.key), (step.n, intern(step.digest)))
+            if step.is_job:
+                self.unseen = _including(self.unseen, step.n)
 
     def _forget(self, key: str) -> None:
         n = self.jobs.pop(key, None)
@@ -132,16 +166,25 @@ class SuspendedWorkflow:
         group = self.wait[index]
         if group.or_any_failed and not self._failed.isdisjoint(group.steps):
             return True
-        while self._next[index] < len(group.steps):
-            if group.steps[self._next[index]] not in self.ended:
+        place = self._next.get(index, 0)
+        while place < len(group.steps):
+            if group.steps[place] not in self.ended:
+                if place:
+                    self._next = _with(self._next, index, place)
                 return False
-            self._next[index] += 1
+            place += 1
         return True
 
     def _look_anew(self) -> None:
         """What it waits for has changed, or a step lives again."""
-        self._next = [0] * len(self.wait)
-        self._failed = {n for n, completed in self.ended.items() if not completed}
+        self._next = _NOTHING
+        failed = {n for n, completed in self.ended.items() if not completed}
+        self._failed = failed or _NO_NUMBERS
+
+    @property
+    def look_at(self) -> float:
+        """POSIX seconds, at which something is to be done for its times alone."""
+        return min(self.check_at, self.cancel_by)
 
     @property
     def needed_from(self) -> int:
@@ -155,9 +198,9 @@ class SuspendedWorkflow:
 
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
-        self.ended[n] = completed
+        self.ended = _with(self.ended, n, completed)
         if not completed:
-            self._failed.add(n)
+            self._failed = _including(self._failed, n)
         self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
@@ -172,12 +215,16 @@ class SuspendedWorkflow:
         ended: Mapping[int, bool],
     ) -> None:
         """What it waits for, what is open, and how that stands in the log."""
-        self.wait = wait
-        self.jobs, self.signals, self.ended = {}, {}, dict(ended)
-        self.unseen, self.kinds = set(), {}
+        self.wait = _shared(wait)
+        self.jobs = self.signals = self.kinds = _NOTHING
+        self.ended, self.unseen = dict(ended) or _NOTHING, _NO_NUMBERS
         self._add(steps)
-        self.unseen -= self.ended.keys()
+        self.observed(ended)
         self._look_anew()
+
+    def observed(self, numbers: Iterable[int]) -> None:
+        """Events of these jobs were seen."""
+        self.unseen = self.unseen.difference(numbers) or _NO_NUMBERS
 
     def paused(self, sequence: int) -> None:
         """It was paused: messages made before are void."""
@@ -201,3 +248,21 @@ class SuspendedWorkflow:
         """It was compared with the log: the next time after twice as long."""
         self.check_at = now + patience_seconds * 2 ** min(self.checks, _MOST_DOUBLINGS)
         self.checks += 1
+
+
+def _with(mapping: dict[K, V], key: K, value: V) -> dict[K, V]:
+    own = mapping or {}
+    own[key] = value
+    return own
+
+
+def _including(numbers: set[int], n: int) -> set[int]:
+    own = numbers or set()
+    own.add(n)
+    return own
+
+
+def _shared(wait: tuple[WaitGroup, ...]) -> tuple[WaitGroup, ...]:
+    """The same for all that wait for one step of that number, as most do."""
+    is_usual = len(wait) == 1 and len(wait[0].steps) == 1
+    return _WAITS.setdefault(wait, wait) if is_usual else wait

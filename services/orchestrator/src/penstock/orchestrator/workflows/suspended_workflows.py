@@ -109,7 +109,7 @@ class SuspendedWorkflows:
         self._woken = asyncio.Event()
         self._touched: set[str] = set()
         self._unknown: set[str] = set()
-        self._next_check = 0.0
+        self._next_check = self._next_due = 0.0
         self._left_behind: dict[str, dict[int, StepKind]] = {}
         self.position = 0
         self.unfinished: dict[str, SuspendedWorkflow] = {}
@@ -157,6 +157,8 @@ class SuspendedWorkflows:
                 self._see_signal(key)
             elif name in _OWN:
                 self._see_own(key, stored)
+                if workflow := self.unfinished.get(key):
+                    self._next_due = min(self._next_due, workflow.look_at)
             elif noun == "batch":
                 self._see_step(key, name, stored, BATCH_EVENTS)
             else:
@@ -325,13 +327,12 @@ class SuspendedWorkflows:
         return set(woken)
 
     def _late(self, now: float) -> set[str]:
-        """Those that were not looked at for long; looked for once a second, among all."""
-        if now < self._next_check:
+        """Those whose time to be looked at has come; at most once a second, among all."""
+        if now < max(self._next_check, self._next_due):
             return set()
         self._next_check = now + min(_LOOK_SECONDS, self._after_seconds / 4)
-        return {
-            key for key, one in self.unfinished.items() if min(one.check_at, one.cancel_by) <= now
-        }
+        self._next_due = min((one.look_at for one in self.unfinished.values()), default=math.inf)
+        return {key for key, one in self.unfinished.items() if one.look_at <= now}
 
     async def _look_after(self, key: str, now: float) -> None:
         """Settles one; what any key may have stored of it must not hold up the others."""
@@ -396,7 +397,7 @@ class SuspendedWorkflows:
         numbers = set(workflow.unseen)
         if not await self._steps.were_dispatched(key, numbers):
             return False
-        workflow.unseen -= numbers
+        workflow.observed(numbers)
         return True
 
     async def _compare(

@@ -154,11 +154,19 @@ def cancelling(memo: WorkflowMemo | None, event: WorkflowCancelling) -> Workflow
     return msgspec.structs.replace(memo or EMPTY, cancelling=reason, cancel_by=event.until)
 
 
-def revived(memo: WorkflowMemo | None) -> WorkflowMemo | None:
-    """The memo of one that lives again: it is not being cancelled, unless its code knows it is."""
-    if memo is None or memo.cancel_by is None:
+def revived(memo: WorkflowMemo | None, changed: bool) -> WorkflowMemo | None:
+    """The memo of one that lives again: it is not being cancelled, unless its code knows it is.
+
+    Args:
+        changed: it has other arguments now, and so may its steps; what they returned counts.
+    """
+    if memo is None:
         return memo
-    return msgspec.structs.replace(memo, cancelling="", cancel_by=None)
+    if memo.cancel_by is not None:
+        memo = msgspec.structs.replace(memo, cancelling="", cancel_by=None)
+    if not changed:
+        return memo
+    return msgspec.structs.replace(memo, accepted=len(memo.entries), fixes=memo.fixes + 1)
 
 
 def blocked(memo: WorkflowMemo | None, event: WorkflowBlocked) -> WorkflowMemo:
