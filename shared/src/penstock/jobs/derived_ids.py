@@ -97,6 +97,11 @@ def check_workflow_id(name: str) -> str:
     return name
 
 
+def started_id(job_id: str, name: str) -> str:
+    """Id of the graph that a job starts of a definition, the same at each attempt."""
+    return f"g-{hashlib.blake2b(f'{job_id} {name}'.encode(), digest_size=16).hexdigest()}"
+
+
 def step_id(graph: str, index: int) -> str:
     return f"{graph}_step_{index}"
 
