@@ -25,8 +25,8 @@ _MAX_UNRECORDED = 2048
 _LEAST_WATCH_SECONDS = 0.01
 _LONG_ADVANCE_SECONDS = 1.0
 """An advance of a workflow waits for the broker at each inline step. Where that is busy, giving
-back what was claimed behind it adds to its load: of 2,400 workflows 900 were, and half as many ended
-a second."""
+back what was claimed behind it adds to its load: 900 of 2,400 workflows were, and half as many
+ended a second."""
 
 
 class Worker:
