@@ -277,9 +277,9 @@ async def test_a_job_adds_to_its_own_batch_after_it_was_closed(stage: Stage) -> 
 
 async def test_a_batch_left_open_is_given_up(stage: Stage) -> None:
     await stage.at_work()
-    batch_id = await stage.client.batches._begin("", "", 0, (None, None, None), 0.5)
-    await stage.client.batches.add(batch_id, [double(number=1)])
-    record = await stage.ended(batch_id)
+    await stage.client.batches._begin("left", "", 0, (None, None, None), 0.5)
+    await stage.client.batches.add("left", [double(number=1)])
+    record = await stage.ended("left")
     assert (record.state, record.cause) == (BatchState.FAILED, "abandoned")
     assert record.counts == Counts(completed=1)
 

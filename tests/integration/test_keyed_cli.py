@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.integration.guarded_site import Site, running_site
 from tests.integration.sample_jobs import hold, need, note
-from tests.integration.workflow_jobs import linger
+from tests.integration.workflow_jobs import brief, linger
 from tests.waiting import eventually
 
 from penstock.bus.nats import connect
@@ -89,7 +89,10 @@ VERBS: dict[str, tuple[str, ...]] = {
     "workflow signal {workflow} go 2": DISPATCHING,
     f"workflow replay --function {WORKFLOWS}.linger": ALL,
     "workflow fix {blocked} --accept": OPERATING,
+    "workflow pause {workflow}": DISPATCHING,
+    "workflow resume {paused}": DISPATCHING,
     "workflow cancel {workflow}": DISPATCHING,
+    "workflow wait {brief}": ALL,
     "workflow check {definition}": ALL,
     "workflow define {definition}": OPERATING,
     "workflow definitions": OPERATING,
@@ -203,6 +206,9 @@ async def _made(site: Site, folder: Path, role: str) -> dict[str, str]:
         for name in ("graph", "graph_failed"):
             await client.graphs.wait(ids[name], 60)
         ids["workflow"] = await client.dispatch(linger(number=1))
+        ids["paused"] = await client.dispatch(linger(number=1))
+        await client.workflows.pause(ids["paused"])
+        ids["brief"] = await client.dispatch(brief(number=1))
         ids["blocked"] = await client.dispatch(NamedWorkflow("gone.fulfil", queue="work")())
 
         async def is_blocked() -> bool:

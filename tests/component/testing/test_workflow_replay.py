@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +21,9 @@ from tests.component.testing.test_workflow_versions import (
     suspended,
 )
 
+from penstock.config.load import check
 from penstock.events.envelope import utc_now
-from penstock.jobs import WorkflowContext, registry
+from penstock.jobs import Client, WorkflowContext, registry
 from penstock.testing import Bench
 
 
@@ -151,3 +154,24 @@ async def test_a_blocked_workflow_is_tried_too(penstock: Bench) -> None:
     assert (await outcome(penstock, v1=approved))[0] == "fits"
     await penstock.client.workflows.fix(workflow_id, forget=["charge", "approved"])
     assert (await outcome(penstock, v1=shipped_first))[0] == "fits"  # as it was fixed
+
+
+async def test_a_sealed_workflow_is_tried_where_its_key_is(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.touch(mode=0o600)
+    keys.write_text(f"first {base64.b64encode(bytes(32)).decode()}\n")
+    bench = Bench(check({"encryption": {"key_file": str(keys), "every_job": True}}))
+    try:
+        await suspended(bench, deploy(v1=approved))
+        [one] = (await bench.client.workflows.replay()).workflows
+        assert one.outcome == "fits"
+        deploy(v1=shipped_first)
+        [one] = (await bench.client.workflows.replay()).workflows
+        assert one.outcome == "diverges"
+        without_key = Client.over(bench.bus.client(), check({}))
+        report = await without_key.workflows.replay()
+        assert [one.outcome for one in report.workflows] == ["sealed"]
+        assert "'first'" in report.workflows[0].reason
+        assert report.unfit == ()
+    finally:
+        registry.REGISTRY.pop(NAME, None)

@@ -337,6 +337,27 @@ async def test_a_forgotten_inline_step_runs_again(penstock: Bench) -> None:
     assert view.job.result == [8, None]
 
 
+async def test_the_job_of_a_forgotten_step_is_cancelled(penstock: Bench) -> None:
+    async def charged(ctx: WorkflowContext, order: int) -> Any:
+        return await ctx.race(ctx.gather(charge(order=order)), ctx.wait_signal("approved"))
+
+    async def waits(ctx: WorkflowContext, order: int) -> Any:
+        return await ctx.race(ctx.wait_signal("approved"), ctx.sleep(60))
+
+    with penstock.holding(charge):
+        workflow_id = await penstock.client.dispatch(deploy(v1=charged)(order=7))
+        await penstock.run_pending()
+        deploy(v1=waits)
+        await penstock.client.workflows.signal(workflow_id, "approved", 5)
+        await penstock.run_pending()
+        key = "race/gather/charge"
+        assert f"recorded is job '{key}'" in (await view_of(penstock, workflow_id)).blocked
+        view = await fixed(penstock, workflow_id, forget=[key])
+        assert view.job.result == 5
+        held = await penstock.client.job(f"{workflow_id}_step_0")
+        assert held.state is State.CANCELLED
+
+
 async def test_a_version_is_set(penstock: Bench) -> None:
     workflow_id = await suspended(penstock, deploy(v1=approved))
     deploy(v2=approved_by_two)

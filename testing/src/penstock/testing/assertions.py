@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -62,7 +62,7 @@ class Assertions:
             arguments: those named must be equal; others may be any.
         """
         __tracebackhide__ = True
-        matching = self._matching(job, on_queue, arguments)
+        matching = self.matching(job, arguments, on_queue)
         assert matching, f"expected {_call(job, on_queue, arguments)}; {listed(self.dispatched)}"
         return matching
 
@@ -71,7 +71,7 @@ class Assertions:
     ) -> None:
         """No such job was dispatched."""
         __tracebackhide__ = True
-        matching = self._matching(job, on_queue, arguments)
+        matching = self.matching(job, arguments, on_queue)
         assert not matching, f"expected no {_call(job, on_queue, arguments)}; {listed(matching)}"
 
     def assert_dispatched_times(
@@ -79,7 +79,7 @@ class Assertions:
     ) -> list[Dispatched]:
         """Just so many such jobs were dispatched; returns them."""
         __tracebackhide__ = True
-        matching = self._matching(job, on_queue, arguments)
+        matching = self.matching(job, arguments, on_queue)
         assert len(matching) == times, (
             f"expected {times} times {_call(job, on_queue, arguments)}, found {len(matching)}; "
             f"{listed(self.dispatched)}"
@@ -98,8 +98,10 @@ class Assertions:
         self,
         job: JobType[Any, Any],
         error: BaseException | type[BaseException],
+        /,
         *,
         times: int | None = None,
+        **arguments: Any,
     ) -> AbstractContextManager[None]:
         """Runs of the job raise an error while the block lasts, in place of its function.
 
@@ -107,8 +109,20 @@ class Assertions:
             job: the function.
             error: what is raised.
             times: how many runs raise it, the first ones; None for all.
+            arguments: only runs with these.
         """
-        return endings.failing(job, error, times)
+        self.check_arguments(job, arguments)
+        return endings.failing(job, error, times, arguments)
+
+    def holding(self, job: JobType[Any, Any], /, **arguments: Any) -> AbstractContextManager[None]:
+        """Such jobs do not run while the block lasts; after it they do.
+
+        Args:
+            job: the function.
+            arguments: only jobs with these.
+        """
+        self.check_arguments(job, arguments)
+        return endings.holding(self._bus, job, arguments)
 
     def assert_completed(
         self, job: JobType[Any, Any], /, *, result: Any = ANY_RESULT, **arguments: Any
@@ -261,7 +275,7 @@ class Assertions:
         records = endings.records(self._bus)
         return [
             Ended(dispatched, record)
-            for dispatched in self._matching(job, "", arguments)
+            for dispatched in self.matching(job, arguments)
             if (record := records.get(dispatched.job_id)) and record.state is state
         ]
 
@@ -277,12 +291,18 @@ class Assertions:
             return f"none was dispatched; {listed(self.dispatched)}"
         return "\n".join(["there are:", *ended[:MOST_LISTED]])
 
-    def _matching(
-        self, job: JobType[Any, Any], on_queue: str, arguments: dict[str, Any]
-    ) -> list[Dispatched]:
+    @staticmethod
+    def check_arguments(job: JobType[Any, Any], arguments: Mapping[str, Any]) -> None:
+        """Raises BadArguments: the job has no such parameter."""
         names = {parameter.name for parameter in job.parameters}
         if wrong := [name for name in arguments if name not in names]:
             raise BadArguments(f"{job.name}{job.signature}: there is no parameter {wrong[0]!r}")
+
+    def matching(
+        self, job: JobType[Any, Any], arguments: Mapping[str, Any], on_queue: str = ""
+    ) -> list[Dispatched]:
+        """The jobs of a function that were dispatched with these arguments, among others."""
+        self.check_arguments(job, arguments)
         wanted = msgspec.msgpack.decode(msgspec.msgpack.encode(arguments)).items()
         return [
             dispatched

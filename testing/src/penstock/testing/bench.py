@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 from penstock.config import Settings
-from penstock.jobs import Client
+from penstock.jobs import Call, Client
 from penstock.testing.assertions import Assertions
+from penstock.testing.crashing import Crash
+from penstock.testing.endings import held_subjects
 from penstock.testing.memory.bus import MemoryBus
 from penstock.testing.running import Run
+from penstock.testing.workflow_run import WorkflowRun
 
 
 class Clock:
@@ -48,7 +54,65 @@ class Bench(Assertions):
         self._clock = Clock()
         self.bus = MemoryBus(settings=self.settings, now=self._clock)
         self.client = Client.over(self.bus.client(), self.settings)
+        self._crash: Crash | None = None
         super().__init__(self.bus)
+
+    async def start(self, call: Call, **terms: Any) -> WorkflowRun:
+        """Dispatches a workflow, without running it.
+
+        Args:
+            call: of a workflow.
+            terms: as of :meth:`penstock.jobs.Client.dispatch`.
+
+        Example::
+
+            async def test_an_approved_order_is_shipped(penstock):
+                order = await penstock.start(fulfil(order=7))
+                await order.run(until="approved")
+                await order.signal("approved", True)
+                await order.run()
+                order.assert_completed("shipped")
+        """
+        workflow_id = await self.client.dispatch(call, **terms)
+        return WorkflowRun(self, await self.client.workflows.get(workflow_id))
+
+    @contextmanager
+    def crashing(self, *, at: int, after: bool = False) -> Iterator[Crash]:
+        """Has a worker killed once, while the block lasts; another one goes on after it.
+
+        Args:
+            at: number of the event, counted from 1 on among those that workers store in the block:
+                starts, recorded steps, advances, dispatches, ends.
+            after: just after the event was stored; else just before.
+
+        Example::
+
+            @pytest.mark.parametrize("at", range(1, 20))
+            async def test_no_crash_charges_twice(penstock, at):
+                order = await penstock.start(fulfil(order=7))
+                with penstock.crashing(at=at):
+                    await order.run()
+                order.assert_ran(charge, times=1)
+        """
+        self._crash = crash = Crash(at, after=after)
+        try:
+            yield crash
+        finally:
+            self._crash = None
+
+    async def skip_to_next_timer(self, margin_seconds: float = 0.001) -> bool:
+        """Moves the time to the next timer, delayed job or retry; False where there is none.
+
+        Args:
+            margin_seconds: how much further.
+        """
+        now = self._clock()
+        held = held_subjects(self.bus)
+        due = [at for subject, at in self.bus.due_times().items() if subject not in held]
+        if not due:
+            return False
+        await self.advance(max(min(due) - now, 0.0) + margin_seconds)
+        return True
 
     async def run_pending(self, timeout_seconds: float = 30.0) -> int:
         """Runs the jobs that wait, here, and what follows from them; returns how many attempts ran.
@@ -60,7 +124,7 @@ class Bench(Assertions):
         Raises:
             TimeoutError: they have not come to an end, the text says which.
         """
-        run = Run(self.bus, self.settings, self._run_dir, self.series)
+        run = Run(self.bus, self.settings, self._run_dir, self.series, self._crash, self._move_time)
         return await run.until_idle(timeout_seconds)
 
     async def advance(self, length: float | timedelta) -> None:
@@ -73,5 +137,8 @@ class Bench(Assertions):
             length: seconds.
         """
         seconds = length.total_seconds() if isinstance(length, timedelta) else length
+        self._move_time(seconds)
+
+    def _move_time(self, seconds: float) -> None:
         self._clock.ahead_seconds += seconds
         self.bus.tick()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.events.job import JOB_EVENTS
 from penstock.jobs import lifecycle
+from penstock.jobs.errors import Defer
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_type import JobType
 from penstock.jobs.lifecycle import JobRecord
@@ -79,11 +80,14 @@ def failing(
     job: JobType[Any, Any],
     error: BaseException | type[BaseException],
     times: int | None,
+    arguments: Mapping[str, Any],
 ) -> Iterator[None]:
     """See :meth:`penstock.testing.Bench.failing`."""
     original, left = job.function, [times]
 
-    def raises() -> bool:
+    def raises(given: Mapping[str, Any]) -> bool:
+        if any(given.get(name) != value for name, value in arguments.items()):
+            return False
         if left[0] is None:
             return True
         left[0] -= 1
@@ -99,17 +103,46 @@ def failing(
 def _raising(
     function: Callable[..., Any],
     error: BaseException | type[BaseException],
-    raises: Callable[[], bool],
+    raises: Callable[[Mapping[str, Any]], bool],
     is_async: bool,
 ) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
-        if raises():
+        if raises(kwargs):
             raise error
         return function(*args, **kwargs)
 
     async def run_async(*args: Any, **kwargs: Any) -> Any:
-        if raises():
+        if raises(kwargs):
             raise error
         return await function(*args, **kwargs)
 
     return run_async if is_async else run
+
+
+_HELD = "held by the test"
+_HELD_SECONDS = 366 * 86_400.0
+
+
+@contextmanager
+def holding(bus: MemoryBus, job: JobType[Any, Any], arguments: Mapping[str, Any]) -> Iterator[None]:
+    """See :meth:`penstock.testing.Bench.holding`."""
+    if job.kind:
+        raise TypeError(f"{job.name} is a {job.kind}; hold the jobs that are its steps")
+    with failing(job, Defer(_HELD_SECONDS, _HELD), None, arguments):
+        yield
+    for subject in held_subjects(bus, job.name):
+        bus.fire(subject)
+
+
+def held_subjects(bus: MemoryBus, function: str = "") -> set[str]:
+    """Subjects of the schedules of jobs that a test holds.
+
+    Args:
+        bus: a client of the broker.
+        function: only its jobs; empty for all.
+    """
+    return {
+        bus.subjects.schedule(record.queue, record.id)
+        for record in records(bus).values()
+        if record.put_off == _HELD and not record.state.ended and function in ("", record.function)
+    }

@@ -92,11 +92,11 @@ async def run_definition_async(
             return await _results(bench, graph)
         if graph.state.ended:
             raise RunFailed(definition.name, graph.state.value, graph.reason)
-        due = [bench.bus.next_due(), *_times(graph)]
-        if (soonest := min((at for at in due if at is not None), default=None)) is None:
+        due = [*bench.bus.due_times().values(), *_times(graph)]
+        if not due:
             raise RunFailed(definition.name, "stuck", _waits_for(graph))
         now = broker_time(bench.bus).timestamp()
-        await bench.advance(max(0.0, soonest - now) + _JUST_AFTER_SECONDS)
+        await bench.advance(max(0.0, min(due) - now) + _JUST_AFTER_SECONDS)
 
 
 async def _results(bench: Bench, graph: GraphRecord) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -19,20 +21,34 @@ from penstock.jobs import Client
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.schedules import schedule
 from penstock.measuring.job_series import JobSeries
+from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.hooks.runner import HookRunner
+from penstock.orchestrator.reconciling import transitions
+from penstock.orchestrator.reconciling.reconciler import Reconciler
 from penstock.orchestrator.scheduling.ticker import Ticker
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.workers.assignment import Assignment
+from penstock.testing.crashing import Crash, MortalBus
 from penstock.testing.memory.bus import MemoryBus
 from penstock.testing.spark import NotAsked
 from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
-from penstock.worker.parts import assemble
+from penstock.worker.parts import WorkerParts, assemble
 
 _LOOK_SECONDS = 0.002
+_RECONCILED_AFTER_SECONDS, _RECONCILED_TIMES, _MOST_UNRESOLVED = 10.0, 3, 100_000
 _PATIENCE = timedelta(seconds=1.1)
 """The orchestrator waits a second here and there for what may still come; here nothing will."""
+
+
+class _Serving(NamedTuple):
+    """One worker."""
+
+    bus: MemoryBus
+    parts: WorkerParts
+    worker: Worker
+    task: asyncio.Task[None]
 
 
 class Run:
@@ -41,10 +57,21 @@ class Run:
     Args:
         run_dir: where the Spark supervisor listens; empty for none.
         series: takes what the jobs record in metrics of their own.
+        crash: when a worker is to be killed; None for never.
+        move_time: moves the broker's time forward, by seconds.
     """
 
-    def __init__(self, bus: MemoryBus, settings: Settings, run_dir: str, series: JobSeries) -> None:
-        self._series = series
+    def __init__(
+        self,
+        bus: MemoryBus,
+        settings: Settings,
+        run_dir: str,
+        series: JobSeries,
+        crash: Crash | None,
+        move_time: Callable[[float], None],
+    ) -> None:
+        self._series, self._crash, self._move_time = series, crash, move_time
+        self._to_reconcile = 0
         self._bus, self._subjects = bus, Subjects(settings.prefix)
         # no other worker could know a job that the one of the queue does not
         jobs = replace(settings.jobs, unknown_after_seconds=0.0)
@@ -60,7 +87,7 @@ class Run:
             HookRunner(name, hook, bus.client(), client, self._subjects, hook_jobs=hook_jobs)
             for name, hook in job_hooks.items()
         ]
-        self._workers: dict[str, tuple[Worker, asyncio.Task[None]]] = {}
+        self._workers: dict[str, _Serving] = {}
 
     async def until_idle(self, timeout_seconds: float) -> int:
         """See :meth:`penstock.testing.Bench.run_pending`."""
@@ -102,9 +129,10 @@ class Run:
 
     async def _moves(self) -> bool:
         """Whether anything runs, waits, or was set going just now."""
-        for _, task in self._workers.values():
-            if task.done():
-                task.result()
+        await self._bury_the_dead()
+        for worker in self._workers.values():
+            if worker.task.done():
+                worker.task.result()
         waiting = self._waiting()
         for queue in waiting:
             await self._serve(queue)
@@ -122,7 +150,7 @@ class Run:
         ]
         for retry in retries:
             self._bus.fire(retry.subject)
-        return bool(retries)
+        return bool(retries) or await self._reconciles()
 
     async def _wakes(self) -> bool:
         """Whether a suspended workflow goes on."""
@@ -180,8 +208,39 @@ class Run:
         await self._bus.ensure_queue(queue)
         spark = self._settings.spark
         none = None if self._run_dir or spark.remote else NotAsked("", spark)
-        worker = Worker(assemble(self._bus.client(), self._assignment(queue), none))
-        self._workers[queue] = worker, asyncio.create_task(worker.run())
+        bus = self._bus.client() if self._crash is None else MortalBus.of(self._bus, self._crash)
+        parts = assemble(bus, self._assignment(queue), none)
+        worker = Worker(parts)
+        self._workers[queue] = _Serving(bus, parts, worker, asyncio.create_task(worker.run()))
+
+    async def _bury_the_dead(self) -> None:
+        """Ends what is left of a worker that was killed; its claims lapse, and others take them."""
+        for queue, killed in list(self._workers.items()):
+            if not (isinstance(killed.bus, MortalBus) and killed.bus.is_dead):
+                continue
+            del self._workers[queue]
+            for job in killed.parts.in_flight.jobs.values():
+                job.lost = True
+            killed.task.cancel()
+            await asyncio.gather(killed.task, return_exceptions=True)
+            await killed.parts.tasks.cancel()
+            self._move_time(self._settings.jobs.claim_seconds + 1.0)
+            self._to_reconcile = _RECONCILED_TIMES
+
+    async def _reconciles(self) -> bool:
+        """After a crash: makes up for what it left undone, as the orchestrator does in a while."""
+        if not self._to_reconcile:
+            return False
+        self._to_reconcile -= 1
+        self._move_time(_RECONCILED_AFTER_SECONDS + 1.0)
+        table = Unresolved(_RECONCILED_AFTER_SECONDS, _MOST_UNRESOLVED)
+        jobs = self._subjects.events("job")
+        for stored in self._bus.stored(self._subjects.events_stream, jobs):
+            if step := transitions.step(stored):
+                table.see(step)
+        bus = self._bus.client()
+        await Reconciler(bus, self._subjects, table).round(bus.now())
+        return True
 
     def _assignment(self, queue: str) -> Assignment:
         """Of the pool that serves the queue; one of the usual profile where none does."""
@@ -194,10 +253,11 @@ class Run:
         return replace(without_executor(settings, pool), queues=(queue,), run_dir=self._run_dir)
 
     async def _stop(self) -> None:
-        for worker, _ in self._workers.values():
-            worker.stop("nothing is left to be done")
-        for _, task in self._workers.values():
-            await task
+        await self._bury_the_dead()
+        for one in self._workers.values():
+            one.worker.stop("nothing is left to be done")
+        for one in self._workers.values():
+            await one.task
 
     def _later(self) -> datetime:
         return broker_time(self._bus.client()) + _PATIENCE

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import timedelta
-from typing import Self
+from typing import Any, Self
 
 from penstock.config import Settings
-from penstock.jobs import Client, SyncClient
+from penstock.jobs import Call, Client, SyncClient
 from penstock.testing.assertions import Assertions
 from penstock.testing.bench import Bench
+from penstock.testing.crashing import Crash
+from penstock.testing.workflow_run import SyncWorkflowRun
 
 
 class SyncBench(Assertions):
@@ -28,6 +30,15 @@ class SyncBench(Assertions):
     def run_pending(self, timeout_seconds: float = 30.0) -> int:
         """See :meth:`Bench.run_pending`."""
         return self.client.call(self._bench.run_pending(timeout_seconds))
+
+    def start(self, call: Call, **terms: Any) -> SyncWorkflowRun:
+        """See :meth:`Bench.start`."""
+        run = self.client.call(self._bench.start(call, **terms))
+        return SyncWorkflowRun(self._bench, run.view, self.client.call)
+
+    def crashing(self, *, at: int, after: bool = False) -> AbstractContextManager[Crash]:
+        """See :meth:`Bench.crashing`."""
+        return self._bench.crashing(at=at, after=after)
 
     def advance(self, length: float | timedelta) -> None:
         """See :meth:`Bench.advance`."""

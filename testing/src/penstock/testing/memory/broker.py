@@ -138,10 +138,6 @@ class MemoryBroker:
         return None
 
     # --- time ------------------------------------------------------------------------------------
-    def next_due(self) -> float | None:
-        """POSIX seconds at which the next schedule fires; None where there is none."""
-        return min((due for due, _ in self._due.values()), default=None)
-
     def settle(self) -> None:
         """Does what is due: schedules that fire, claims that lapse."""
         if self.now() < self._alarm_at:
@@ -170,6 +166,10 @@ class MemoryBroker:
         else:  # timers and clocks differ a little, an injected clock much
             at, self._alarm_at = self._alarm_at, NEVER
             self.alarm(at)
+
+    def due_times(self) -> dict[str, float]:
+        """When each schedule fires, POSIX seconds, by its subject."""
+        return {subject: due for subject, (due, _) in self._due.items()}
 
     def fire(self, subject: str) -> None:
         """Puts a scheduled message where it belongs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
 
 from penstock.bus.patterns import matches
 from penstock.bus.protocol import (
@@ -25,6 +26,7 @@ from penstock.config import Settings
 from penstock.testing.memory.broker import Handler, Listening, MemoryBroker
 from penstock.testing.memory.streams import Stream
 
+B = TypeVar("B", bound="MemoryBus")
 _BATCH_LIMIT = 1000
 
 
@@ -62,18 +64,26 @@ class MemoryBus:
         return not self._closed
 
     def client(self) -> MemoryBus:
-        other = object.__new__(MemoryBus)
+        return self.share(MemoryBus)
+
+    def share(self, kind: type[B]) -> B:
+        """Another client of the same broker, of a class of its own."""
+        other = object.__new__(kind)
         other._broker, other.subjects = self._broker, self.subjects
         other._listening, other._closed = [], False
         return other
 
+    def cut(self) -> None:
+        """Nothing comes through any more, as when the network is cut."""
+        self._closed = True
+
+    def due_times(self) -> dict[str, float]:
+        """When the schedules that the broker keeps are due, POSIX seconds, by their subjects."""
+        return self._broker.due_times()
+
     def tick(self) -> None:
         """Lets what an injected clock made due happen."""
         self._broker.settle()
-
-    def next_due(self) -> float | None:
-        """POSIX seconds at which the next schedule fires; None where there is none."""
-        return self._broker.next_due()
 
     def fire(self, subject: str) -> None:
         """Lets a schedule happen now, whenever it is due."""

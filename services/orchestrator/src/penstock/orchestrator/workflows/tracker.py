@@ -35,10 +35,12 @@ from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import Instruction, ReadResults
 from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.workflows.alarms import Alarms
+from penstock.orchestrator.workflows.graph_meters import GraphMeters
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.tasks import within
+from penstock.telemetry.meters import Meters
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -62,6 +64,7 @@ class WorkflowTracker:
     Args:
         client: dispatches their jobs; its source is that of their events.
         now: the time that decisions are made by; the broker's where none is given.
+        meters: what is counted is counted there; None for nowhere.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class WorkflowTracker:
         subjects: Subjects,
         client: Client,
         now: Callable[[], datetime] | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self._now = now or (lambda: broker_time(bus))
         source = client.dispatcher.source
@@ -88,6 +92,7 @@ class WorkflowTracker:
         self._all_at = -_ALL_SECONDS
         self.position = 0
         self.unfinished: dict[tuple[str, str], Workflow] = {}
+        self._meters = GraphMeters(meters or Meters(), bus.now, lambda: self.unfinished)
 
     # --- starting and keeping the place -----------------------------------------------------------
     async def load(self) -> None:
@@ -222,7 +227,10 @@ class WorkflowTracker:
         event = read_event(stored, _CODECS[noun])
         workflow = self.unfinished.get((noun, key))
         if workflow is not None:
+            is_new = stored.sequence > workflow.position
             workflow.see(event, stored.sequence)
+            if is_new and name in _FINAL and isinstance(workflow, Graph):
+                self._meters.ended(workflow.record, stored.at)
         elif isinstance(event, UnknownEvent):
             return
         elif name in ("BatchCreated", "GraphStarted"):

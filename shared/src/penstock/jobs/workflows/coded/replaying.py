@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
-from penstock.events.workflow import WorkflowMemo
 from penstock.jobs import registry
 from penstock.jobs.errors import BadArguments, MissingKey, Undecryptable, UnknownJob, WorkflowError
 from penstock.jobs.lifecycle import JobRecord
@@ -68,7 +66,7 @@ def replayed(record: JobRecord, ring: KeyRing, now: datetime) -> Replayed:
 
     Args:
         record: a workflow that has not ended.
-        ring: opens what is sealed of it.
+        ring: opens what is sealed.
         now: the time that the code sees after what was recorded.
     """
     recorded = record.workflow or memo.EMPTY
@@ -92,7 +90,11 @@ def replayed(record: JobRecord, ring: KeyRing, now: datetime) -> Replayed:
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         return msgspec.structs.replace(judged, outcome="unreadable", reason=str(error))
     judged = msgspec.structs.replace(judged, by_version=kind.version)
-    return _run_through(judged, kind, arguments, recorded, now, Secrets(ring, call))
+
+    def make(driver: Driver) -> Any:
+        return kind.function(WorkflowContext(driver, judged.id), **arguments)
+
+    return _run_through(judged, Driver(make, recorded, now, Secrets(ring, call)))
 
 
 def _code(record: JobRecord) -> WorkflowType[Any, Any]:
@@ -106,18 +108,7 @@ def _code(record: JobRecord) -> WorkflowType[Any, Any]:
     return serving
 
 
-def _run_through(
-    judged: Replayed,
-    kind: WorkflowType[Any, Any],
-    arguments: Mapping[str, Any],
-    recorded: WorkflowMemo,
-    now: datetime,
-    secrets: Secrets,
-) -> Replayed:
-    def make(driver: Driver) -> Any:
-        return kind.function(WorkflowContext(driver, judged.id), **arguments)
-
-    driver = Driver(make, recorded, now, secrets)
+def _run_through(judged: Replayed, driver: Driver) -> Replayed:
     try:
         driver.replay()
     except Diverged as difference:
