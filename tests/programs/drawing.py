@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.programs.program import (
     MAX_JOBS,
     SIGNALS,
+    Anew,
     Break,
     Catch,
     Gather,
@@ -52,6 +53,8 @@ class Drawing:
         program = self.program()
         if any(run.undone_by for run in jobs(program)) and self._chance.random() < 0.7:
             return Sequence((Catch(program), Undo()))
+        if self._chance.random() < 0.1:
+            return Sequence((Catch(program), Anew(self.program())))
         return program
 
     def program(self, depth: int = _DEPTH, breaks: bool = True, is_sub: bool = False) -> Program:

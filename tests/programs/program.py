@@ -58,6 +58,12 @@ class Tidy(msgspec.Struct, frozen=True, tag=True):
     by: Run
 
 
+class Anew(msgspec.Struct, frozen=True, tag=True):
+    """The workflow begins anew, with another program. The last part of a program, if any."""
+
+    part: Program
+
+
 class Sub(msgspec.Struct, frozen=True, tag=True):
     """A workflow that is a step."""
 
@@ -107,7 +113,21 @@ class Catch(msgspec.Struct, frozen=True, tag=True):
 
 
 Program = Union[  # noqa: UP007 - recursive
-    Run, Inline, Sleep, Wait, Raise, Break, Undo, Tidy, Map, Sub, Sequence, Gather, Race, Catch
+    Run,
+    Inline,
+    Sleep,
+    Wait,
+    Raise,
+    Break,
+    Undo,
+    Tidy,
+    Anew,
+    Map,
+    Sub,
+    Sequence,
+    Gather,
+    Race,
+    Catch,
 ]
 
 
@@ -141,7 +161,7 @@ def leaves(program: Program) -> Iterator[Any]:
         case Sequence(parts) | Gather(parts) | Race(parts):
             for part in parts:
                 yield from leaves(part)
-        case Catch(part) | Sub(part):
+        case Catch(part) | Sub(part) | Anew(part):
             yield from leaves(part)
         case Tidy(part, by):
             yield from leaves(part)
@@ -233,6 +253,8 @@ async def interpret(
     match program:
         case Sub(part):
             return await ctx.run(sub(part))
+        case Anew(part):
+            return await ctx.continue_as_new(sub(part))
         case Sequence(parts):
             return [await interpret(ctx, part, call, sub, is_mended) for part in parts]
         case Gather(parts, drain):
