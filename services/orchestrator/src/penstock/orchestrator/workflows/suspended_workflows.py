@@ -235,6 +235,7 @@ class SuspendedWorkflows:
             workflow.see_requeue(step[1])
         else:
             self._see_end(*step, completed=(_ENDS | _BATCH_ENDS)[name])
+            self._meters.step_ended(*step, stored.at)
 
     def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
         event = read_event(stored, JOB_EVENTS)

@@ -37,8 +37,10 @@ from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.workflows.alarms import Alarms
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
+from penstock.orchestrator.workflows.step_meters import GraphStepMeters
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.tasks import within
+from penstock.telemetry.meters import Meters
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -62,6 +64,7 @@ class WorkflowTracker:
     Args:
         client: dispatches their jobs; its source is that of their events.
         now: the time that decisions are made by; the broker's where none is given.
+        meters: what is counted is counted there; None for nowhere.
     """
 
     def __init__(
@@ -70,13 +73,14 @@ class WorkflowTracker:
         subjects: Subjects,
         client: Client,
         now: Callable[[], datetime] | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self._now = now or (lambda: broker_time(bus))
         source = client.dispatcher.source
         self._bus, self._subjects, self._source = bus, subjects, source
         self._executor = InstructionExecutor(bus, subjects, client)
         self._snapshots = WorkflowSnapshots(bus, subjects, source)
-        self._skipped = LimitedLog(log)
+        self._skipped, self._steps = LimitedLog(log), GraphStepMeters(meters or Meters(), bus.now())
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()
         self._unsettled: set[tuple[str, str]] = set()
@@ -216,6 +220,7 @@ class WorkflowTracker:
             graph = self.unfinished.get(("graph", step[0]))
             if isinstance(graph, Graph):
                 graph.see_job(step[1], name, stored.sequence)
+                self._steps.see_job(graph.record, step[1], name, stored.at.timestamp())
                 self._touch("graph", step[0])
 
     async def _see_workflow(self, noun: str, key: str, name: str, stored: Stored) -> None:
@@ -359,6 +364,7 @@ class WorkflowTracker:
             self._tried.pop(name, None)
             self._unsettled.discard(name)
             self._alarms.set(name, None)
+            self._steps.forget(name[1])
             with suppress(BusError):  # what is left of it would do no harm
                 await self._snapshots.forget(name)
 
