@@ -348,6 +348,26 @@ WORKFLOW_STEP = _histogram(
     "workflow",
     "step",
 )
+GRAPHS = _gauge(
+    "graph.unfinished",
+    "{graph}",
+    "Chains, graphs and declared workflows that have not ended: running, paused or stopping. The "
+    "workflow is the definition; empty where there is none.",
+    "workflow",
+    "state",
+)
+GRAPHS_ENDED = _counter(
+    "graph.ended",
+    "{graph}",
+    "Chains, graphs and declared workflows that ended: completed, failed or cancelled.",
+    "workflow",
+    "state",
+)
+GRAPH_DURATION = _histogram(
+    "graph.duration",
+    "Time from the start of a chain, graph or declared workflow to its end.",
+    "workflow",
+)
 HOOK_NOTICES = _counter(
     "orchestrator.hook_notices",
     "{notice}",

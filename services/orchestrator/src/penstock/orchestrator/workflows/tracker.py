@@ -35,6 +35,7 @@ from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import Instruction, ReadResults
 from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.workflows.alarms import Alarms
+from penstock.orchestrator.workflows.graph_meters import GraphMeters
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
 from penstock.orchestrator.workflows.step_meters import GraphStepMeters
@@ -92,6 +93,7 @@ class WorkflowTracker:
         self._all_at = -_ALL_SECONDS
         self.position = 0
         self.unfinished: dict[tuple[str, str], Workflow] = {}
+        self._meters = GraphMeters(meters or Meters(), bus.now, lambda: self.unfinished)
 
     # --- starting and keeping the place -----------------------------------------------------------
     async def load(self) -> None:
@@ -227,7 +229,10 @@ class WorkflowTracker:
         event = read_event(stored, _CODECS[noun])
         workflow = self.unfinished.get((noun, key))
         if workflow is not None:
+            is_new = stored.sequence > workflow.position
             workflow.see(event, stored.sequence)
+            if is_new and name in _FINAL and isinstance(workflow, Graph):
+                self._meters.ended(workflow.record, stored.at)
         elif isinstance(event, UnknownEvent):
             return
         elif name in ("BatchCreated", "GraphStarted"):
