@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.bus.protocol import broker_time
+from penstock.cli.jobs.workflow import declared_rows
 from penstock.cli.jobs.workflow_text import description
 from penstock.cli.jobs.workflow_tree import tree
 from penstock.jobs import Step, job
+from penstock.jobs.workflows.declared.reading import from_toml
 from penstock.testing import Bench
 from penstock.views.graph_board import graph_detail
 from penstock.views.workflow_board import WorkflowDetail
@@ -126,3 +128,21 @@ async def test_a_chain_of_a_thousand_steps_is_drawn_in_a_line(penstock: Bench) -
     assert len(lines) == 1_000
     assert not any(line.startswith((" ", "│", "├", "└")) for line in lines)
     assert shown.why[0].startswith("Step 1 charge is due")
+
+
+async def test_instances_of_definitions_are_listed_by_state_and_name(penstock: Bench) -> None:
+    definition = from_toml(
+        f'name = "orders"\nversion = 2\n[[steps]]\nname = "pay"\nfunction = "{charge.name}"\n'
+        "arguments = { order = 1 }\n"
+    )
+    client = penstock.client
+    done = await client.definitions.run(definition)
+    await client.graphs.dispatch({"only": Step(charge(order=1))}, title="of no definition")
+    await penstock.run_pending()
+    paused = await client.definitions.run(definition)
+    await client.graphs.pause(paused, "wrong day")
+    assert {row.id for row in await declared_rows(None, "orders", client)} == {done, paused}
+    assert await declared_rows(None, "others", client) == []
+    [row] = await declared_rows("paused", "", client)
+    assert (row.id, row.kind, row.version, row.pause_reason) == (paused, "declared", 2, "wrong day")
+    assert [row.id for row in await declared_rows("completed", "", client)] == [done]
