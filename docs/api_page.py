@@ -135,6 +135,7 @@ def _first_line(kind: type) -> str:
 
 def _described(item: Any) -> Iterator[str]:
     """A function, or a class with its attributes and methods."""
+    item = item.function if isinstance(item, penstock.jobs.JobType) else item
     if not isinstance(item, type):
         module = inspect.getmodule(item)
         assert module

@@ -2,8 +2,8 @@
 
 A block whose first line is a comment with a file name is that file; each line of a `sh` block is a
 command, in the background where it ends in `&`; each line of a `text` block after it stands in what
-it printed, or in what its last command prints a little later, if that only shows something. Blocks
-of other languages are read only.
+it printed, or in what its last command prints a little later if that only shows something. Several
+blanks count as one. Blocks of other languages are read only.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ class Reader:
             path.write_text(block.text)
         elif block.language == "sh":
             *_, self._last = commands = block.text.splitlines()
-            self._printed = "".join(map(self._run, commands))
+            self._printed = _squeezed("".join(map(self._run, commands)))
         elif block.language == "text" and self._printed:
             deadline = time.monotonic() + (20.0 if self._last.startswith(SHOWING) else 0.0)
             expected = block.text.splitlines()
-            while missing := [line for line in expected if line not in self._printed]:
+            while missing := [line for line in expected if _squeezed(line) not in self._printed]:
                 assert time.monotonic() < deadline, f"{missing} not in\n{self._printed}"
-                self._printed += self._run(self._last)
+                self._printed += _squeezed(self._run(self._last))
 
     def start(self, command: str) -> subprocess.Popen[bytes]:
         """Starts a command that is ended with the stack."""
@@ -129,6 +129,11 @@ def _await_listener(port: int, seconds: float = 30.0) -> None:
             time.sleep(0.05)
         else:
             return
+
+
+def _squeezed(text: str) -> str:
+    """The text with one blank in place of several: columns are as wide as their rows need."""
+    return re.sub(r" +", " ", text)
 
 
 def _words(command: str) -> list[str]:

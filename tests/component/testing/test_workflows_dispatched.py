@@ -10,14 +10,17 @@ from penstock.config.load import check
 from penstock.events.job import JobDispatched
 from penstock.jobs import (
     AlreadyDispatched,
+    Context,
     State,
     Step,
     Unique,
     WorkflowContext,
     job,
+    start_workflow,
     workflow,
 )
 from penstock.jobs.batches.batch_record import BatchState
+from penstock.jobs.workflows.declared.reading import from_toml
 from penstock.jobs.workflows.graph_record import GraphState
 from penstock.testing import Bench
 
@@ -132,3 +135,53 @@ async def test_delay_priority_and_tags_hold_from_its_dispatch_to_its_last_advanc
     first = view.job.events[0][1]
     assert isinstance(first, JobDispatched)
     assert first.kind == "workflow"
+
+
+ORDERS = f"""
+name = "orders"
+version = 1
+required = ["order"]
+[[steps]]
+name = "charge"
+function = "{charge.name}"
+takes = {{ order = "context.order" }}
+"""
+
+
+async def test_a_schedule_starts_instances_of_a_definition(penstock: Bench) -> None:
+    await penstock.client.definitions.define(from_toml(ORDERS))
+    nightly = start_workflow(workflow="orders", values={"order": 7})
+    await penstock.client.schedules.add("nightly", nightly, MINUTELY)
+    for minutes in (1, 2):
+        await penstock.advance(60)
+        await penstock.run_pending()
+        ids = await penstock.client.graphs.ids()
+        assert len(ids) == minutes
+    shown = await penstock.client.graphs.show(ids[0])
+    assert (shown.state, shown.definition, shown.version) == (GraphState.COMPLETED, "orders", 1)
+    penstock.assert_dispatched_times(charge, 2)
+
+
+async def test_a_job_that_is_run_again_starts_one_instance(penstock: Bench) -> None:
+    await penstock.client.definitions.define(from_toml(ORDERS))
+    job_id = await penstock.client.dispatch(start_twice())
+    await penstock.run_pending()
+    view = await penstock.client.job(job_id)
+    assert view.attempts == 2
+    assert await penstock.client.graphs.ids() == [view.result]
+
+
+@job(queue="cards", tries=2, backoff=[0.01])
+def start_twice(context: Context) -> str:
+    graph_id = context.start_workflow("orders", {"order": 7})
+    if context.attempt == 1:
+        raise ConnectionError("after it was started")
+    return graph_id
+
+
+async def test_a_definition_that_is_not_there_is_the_error_of_its_job(penstock: Bench) -> None:
+    job_id = await penstock.client.dispatch(start_workflow(workflow="nothing"))
+    await penstock.run_pending()
+    error = (await penstock.client.job(job_id)).error
+    assert error is not None
+    assert "no workflow 'nothing' is defined" in error.message

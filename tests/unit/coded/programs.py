@@ -124,6 +124,22 @@ async def _undo(ctx: WorkflowContext, part: Program) -> Any:
         return "undone"
 
 
+@job(name="tests.programs.again")
+def again(index: int) -> None:
+    raise AssertionError("it is a call of the workflow")
+
+
+async def generations(ctx: WorkflowContext, parts: tuple[Program, ...], index: int = 0) -> Any:
+    """A program in each generation; the values of all that complete are those of the last."""
+    try:
+        value = await interpret(ctx, parts[index])
+    except FAILURES:
+        value = "caught"
+    if index + 1 < len(parts):
+        await ctx.continue_as_new(again(index + 1))
+    return value
+
+
 async def cleans_up(ctx: WorkflowContext, program: Program) -> Any:
     """The program, and the undoing of what it did where it is cancelled."""
     try:

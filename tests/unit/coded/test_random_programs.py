@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.coded import programs
-from tests.unit.coded.programs import Failed, Program, expected, interpret
+from tests.unit.coded.programs import Catch, Failed, Program, Sequence, expected, interpret
 from tests.unit.coded.world import START, World
 
 from penstock.events.workflow import Resolution, StepRecorded, StepsScheduled, WorkflowAdvanced
@@ -144,6 +144,29 @@ def test_a_cancelled_workflow_undoes_what_completed_whichever_process_crashes(
 def _cancelled(program: Program, after: float, crash_at: int = 0, later: bool = False) -> World:
     arguments = {"program": program}
     world = World(programs.cleans_up, arguments, crash_at=crash_at, after=later, cancel_after=after)
+    world.run()
+    return world
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(programs.programs, min_size=2, max_size=3).map(tuple))
+def test_each_generation_ends_as_the_model_says_whichever_process_crashes(
+    parts: tuple[Program, ...],
+) -> None:
+    whole = Sequence(tuple(Catch(part) for part in parts))
+    assume(programs.is_determined(whole))
+    undisturbed = _continued(parts)
+    ended_at, values = _model(whole)
+    assert _outcome(undisturbed) == (ended_at, values[-1])
+    for crash_at in range(2, undisturbed.appends + 1):
+        for after in (False, True):
+            world = _continued(parts, crash_at, after)
+            assert _outcome(world) == _outcome(undisturbed)
+            assert world.jobs == undisturbed.jobs
+
+
+def _continued(parts: tuple[Program, ...], crash_at: int = 0, after: bool = False) -> World:
+    world = World(programs.generations, {"parts": parts}, crash_at=crash_at, after=after)
     world.run()
     return world
 

@@ -27,6 +27,7 @@ from penstock.events.workflow import (
     SignalReceived,
     WorkflowAdvanced,
     WorkflowCancelling,
+    WorkflowContinued,
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
@@ -37,7 +38,7 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunBatch, RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Ended, Leaf, Part, Stopped
+from penstock.jobs.workflows.coded.nodes import Continued, Ended, Leaf, Part, Stopped
 from penstock.jobs.workflows.coded.results import end_of_batch
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -180,15 +181,25 @@ class World:
         )
         known = before.workflow or memo.EMPTY
         ends = [end for key in memo.open_steps(known) if (end := self._end_of(key))]
-        ends.sort(key=lambda end: self.jobs[end.key].at)
+        ends.sort(key=lambda end: self.jobs[self._step(end.key)].at)
         self._arrivals = Arrivals(ends, self._unread, cancelling=known.cancelling)
         try:
-            outcome = advance(self.function, self.arguments, "wf", known, self)
+            outcome = advance(self.function, self._arguments(before), "wf", known, self)
         except Crash:
             raise
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             self._append(self._completed({"error": message}))
+            return
+        if isinstance(outcome, Continued):
+            self._append(
+                WorkflowContinued(
+                    job_id="wf",
+                    queue="workflows",
+                    generation=known.generation + 1,
+                    payload=outcome.call.arguments,
+                )
+            )
             return
         if isinstance(outcome, Stopped):
             self._append(JobCancelled(job_id="wf", reason=outcome.reason))
@@ -205,6 +216,15 @@ class World:
             )
         )
 
+    def _arguments(self, record: JobRecord) -> dict[str, Any]:
+        """Those of the workflow, and of its last call to begin anew."""
+        return self.arguments | (msgspec.msgpack.decode(record.payload) if record.payload else {})
+
+    def _step(self, key: str) -> str:
+        """A key that is another in each generation."""
+        generation = (self.record.workflow or memo.EMPTY).generation
+        return f"{generation}:{key}" if generation else key
+
     def _completed(self, outcome: dict[str, Any]) -> JobCompleted:
         result = msgspec.msgpack.encode(outcome)
         return JobCompleted(
@@ -220,7 +240,7 @@ class World:
     def _dispatch_steps(self) -> None:
         known = self.record.workflow or memo.EMPTY
         for step in memo.open_steps(known).values():
-            if step.kind == "job" and step.key not in self.jobs:
+            if step.kind == "job" and self._step(step.key) not in self.jobs:
                 self._count_append()
                 seconds, value, fails = msgspec.msgpack.decode(step.payload)
                 error = JobError(kind="Failed", message=str(value)) if fails else None
@@ -230,11 +250,13 @@ class World:
                     value=b"" if fails else msgspec.msgpack.encode(value),
                     error=error,
                 )
-                self.jobs[step.key] = JobEnd(self.clock + timedelta(seconds=seconds), resolution)
+                self.jobs[self._step(step.key)] = JobEnd(
+                    self.clock + timedelta(seconds=seconds), resolution
+                )
                 self._crash_after()
 
     def _end_of(self, key: str) -> Resolution | None:
-        end = self.jobs.get(key)
+        end = self.jobs.get(self._step(key))
         return end.resolution if end is not None and end.at <= self.clock else None
 
     def _unread(self) -> list[Signal]:
@@ -260,22 +282,24 @@ class World:
         self._append(part.event({"job_id": "wf", "number": number}))
 
     def is_begun(self, batch: Leaf) -> bool:
-        return batch.key in self.jobs
+        return self._step(batch.key) in self.jobs
 
     def begin_batch(self, batch: Leaf, calls: Iterator[Call]) -> None:
         assert isinstance(batch.command, RunBatch)
         assert batch.key in memo.open_steps(self.record.workflow or memo.EMPTY), "not recorded"
         for index, call in enumerate(calls):
-            if (batch.key, index) not in self.members:
+            if (self._step(batch.key), index) not in self.members:
                 self._count_append()
-                self.members[batch.key, index] = msgspec.msgpack.decode(call.arguments)
+                self.members[self._step(batch.key), index] = msgspec.msgpack.decode(call.arguments)
                 self._crash_after()
         self._count_append()
-        self.jobs[batch.key] = self._end_of_batch(batch.key, int(batch.command.allowed_failures))
+        self.jobs[self._step(batch.key)] = self._end_of_batch(
+            batch.key, int(batch.command.allowed_failures)
+        )
         self._crash_after()
 
     def _end_of_batch(self, key: str, allowed: int) -> JobEnd:
-        jobs = [call for (owner, _), call in self.members.items() if owner == key]
+        jobs = [call for (owner, _), call in self.members.items() if owner == self._step(key)]
         failures = sorted(call["seconds"] for call in jobs if call["fails"])
         last = max((call["seconds"] for call in jobs), default=0.0)
         failed, outcome = len(failures), BatchState.COMPLETED

@@ -15,7 +15,9 @@ from penstock.events.envelope import Codec, Event, Instant, Int64, check_instant
 from penstock.events.job_event import JobError, JobEvent
 
 MAX_STEPS = 10_000
-"""Steps, timers and awaited signals of one workflow; the ids of its jobs have four digits."""
+"""Steps, timers and awaited signals of one generation of a workflow."""
+MAX_STEP_NUMBER = 999_999_999
+"""Of all generations: the ids of its jobs end with the number."""
 MAX_MEMO_BYTES = 8_000_000
 """What one workflow records: calls and results, as they are stored."""
 MAX_KEY_LENGTH = 300
@@ -32,7 +34,7 @@ MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
 CANCEL_KEY = "#cancel"
 """Key under which a workflow takes note of being cancelled: no step has one like it."""
 
-StepNumber = Annotated[int, msgspec.Meta(ge=0, lt=MAX_STEPS)]
+StepNumber = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEP_NUMBER)]
 StepKind = Literal["job", "workflow", "batch", "timer", "signal"]
 StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
@@ -185,7 +187,11 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         amended: entries that were there when an operator changed what it goes on from. What its
             code calls there and was not recorded begins anew.
         accepted: entries in which functions and arguments may differ from those recorded.
-        fixes: how often an operator changed what it goes on from.
+        fixes: how often an operator, or a further generation, changed what it goes on from.
+        generation: how often it began anew with other arguments.
+        first_number: of the steps of this generation.
+        read_to: signals up to this sequence were consumed by earlier generations.
+        read: sequences of later ones that were.
         cancelling: why it is being cancelled, until its code was given ``Cancelled``.
         cancel_by: it is cancelled then, whether or not it has cleaned up; None: it is not.
     """
@@ -205,6 +211,10 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     amended: Int64 = 0
     accepted: Int64 = 0
     fixes: Int64 = 0
+    generation: Int64 = 0
+    first_number: Int64 = 0
+    read_to: Int64 = 0
+    read: tuple[Int64, ...] = ()
     cancelling: str = ""
     cancel_by: Instant | None = None
 
@@ -337,6 +347,29 @@ class WorkflowFixed(JobEvent, frozen=True, kw_only=True, tag=True):
     version: Int64 = 0
     accepts: bool = False
     function: str = ""
+
+
+class WorkflowContinued(JobEvent, frozen=True, kw_only=True, tag=True):
+    """A workflow begins anew with other arguments: a further generation, that has recorded nothing.
+
+    Attributes:
+        generation: 1 for the first after the workflow's own.
+        payload: the encoded call.
+        read_to: signals up to this sequence were consumed.
+        read: sequences of later ones that were.
+        version: as in WorkflowAdvanced.
+    """
+
+    queue: str
+    generation: Int64
+    payload: bytes
+    read_to: Int64 = 0
+    read: tuple[Int64, ...] = ()
+    function: str = ""
+    version: Int64 = 0
+
+    __repr__ = brief
+    __rich_repr__ = brief_fields
 
 
 class WorkflowCancelling(JobEvent, frozen=True, kw_only=True, tag=True):

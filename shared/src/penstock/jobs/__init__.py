@@ -46,6 +46,7 @@ from penstock.jobs.workflows.coded.results import MapResult
 from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow, workflow
 from penstock.jobs.workflows.declared.definition import SignalWait
 from penstock.jobs.workflows.graph_order import BadGraph
+from penstock.jobs.workflows.start_workflow import start_workflow
 from penstock.jobs.workflows.steps import Step
 from penstock.jobs.workflows.workflow_view import WorkflowView
 
@@ -104,5 +105,6 @@ __all__ = [
     "awaiting",
     "job",
     "schedule",
+    "start_workflow",
     "workflow",
 ]

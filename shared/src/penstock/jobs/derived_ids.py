@@ -21,10 +21,10 @@ MAX_JOBS = 1_000_000
 _DIGITS = len(str(MAX_JOBS - 1))
 MAX_NESTING = 5
 """Workflows that are steps of one another, at most; each has an id ten characters longer."""
-MAX_WORKFLOW_ID_LENGTH = 100
+MAX_WORKFLOW_ID_LENGTH = 96
 """So that the jobs of a batch that is a step of it have ids of at most 128."""
 _MEMBER = re.compile(rf"(.{{1,112}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
-_STEP = re.compile(rf"(.{{1,{MAX_WORKFLOW_ID_LENGTH}}})_step_([0-9]{{1,4}})")
+_STEP = re.compile(rf"(.{{1,{MAX_WORKFLOW_ID_LENGTH}}})_step_([0-9]{{1,9}})")
 _ROUND = re.compile(r"(_(?:then|catch|finally))_[0-9]{1,4}$")
 
 
@@ -95,6 +95,11 @@ def check_workflow_id(name: str) -> str:
             "characters"
         )
     return name
+
+
+def started_id(job_id: str, name: str) -> str:
+    """Id of the graph that a job starts of a definition, the same at each attempt."""
+    return f"g-{hashlib.blake2b(f'{job_id} {name}'.encode(), digest_size=16).hexdigest()}"
 
 
 def step_id(graph: str, index: int) -> str:

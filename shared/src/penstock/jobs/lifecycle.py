@@ -35,6 +35,7 @@ from penstock.events.workflow import (
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowCancelling,
+    WorkflowContinued,
     WorkflowFixed,
     WorkflowMemo,
     WorkflowPaused,
@@ -89,6 +90,7 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((State.RUNNING,), WorkflowAdvanced, State.SUSPENDED, "nothing of a workflow can go on"),
     Edge((*_STARTABLE, State.RUNNING), WorkflowBlocked, State.SUSPENDED, "no code here fits it"),
     Edge((State.SUSPENDED,), WorkflowFixed, State.WAITING, "an operator fixed a blocked workflow"),
+    Edge((State.RUNNING,), WorkflowContinued, State.WAITING, "it begins anew with other arguments"),
     Edge(_LIVE, WorkflowCancelling, None, "a client cancels it: its code may clean up"),
     Edge(_LIVE, WorkflowPaused, None, "a client paused it: no advance is started"),
     Edge(_LIVE, WorkflowResumed, None, "a client resumed it"),
@@ -137,7 +139,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         dispatch_id: id of its first event.
         tries: how often it may be started, as dispatched; 0 for as its pool has it.
         void_before: checkpoints of attempts with a lower token are void.
-        moved: sequence of the last JobMoved; 0 for none.
+        moved: sequence of the last JobMoved or WorkflowContinued; 0 for none.
         at_most_once: it must not run again after it was started.
         no_result: it completed, and its function stores no result.
         result_until: its result is stored apart from its events until then.
@@ -400,7 +402,14 @@ def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str,
             return {"finished_at": event.at}
         case WorkflowPaused() | WorkflowResumed() | WorkflowCancelling():
             return _pause_changes(record, event)
-    return memo.changes(record.workflow, event)
+    return _workflow_changes(record, event, sequence)
+
+
+def _workflow_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
+    changed = memo.changes(record.workflow, event)
+    if isinstance(event, WorkflowContinued):  # messages with the arguments before are void
+        return {**changed, "payload": event.payload, "moved": sequence, "message": 0}
+    return changed
 
 
 def _pause_changes(

@@ -341,6 +341,33 @@ WORKFLOW_RESUME = _histogram(
     "Time from what a coded workflow waited for to the start of its next run.",
     "function",
 )
+WORKFLOW_STEP = _histogram(
+    "workflow.step",
+    "Time from the dispatch of the job of a workflow's step until its end, with waits and tries. "
+    "Graphs without a definition are not counted.",
+    "workflow",
+    "step",
+)
+GRAPHS = _gauge(
+    "graph.unfinished",
+    "{graph}",
+    "Chains, graphs and declared workflows that have not ended: running, paused or stopping. The "
+    "workflow is the definition; empty where there is none.",
+    "workflow",
+    "state",
+)
+GRAPHS_ENDED = _counter(
+    "graph.ended",
+    "{graph}",
+    "Chains, graphs and declared workflows that ended: completed, failed or cancelled.",
+    "workflow",
+    "state",
+)
+GRAPH_DURATION = _histogram(
+    "graph.duration",
+    "Time from the start of a chain, graph or declared workflow to its end.",
+    "workflow",
+)
 HOOK_NOTICES = _counter(
     "orchestrator.hook_notices",
     "{notice}",

@@ -12,6 +12,7 @@ from penstock.events.workflow import (
     StepRecorded,
     StepsScheduled,
     WorkflowAdvanced,
+    WorkflowContinued,
     WorkflowFixed,
 )
 from penstock.verifying.rules import History, Rule, Violation
@@ -72,6 +73,10 @@ class _Notes:
                 self._advances = event.number
             case StepRecorded() | StepsScheduled() if event.number == self._recorded + 1:
                 self._recorded = event.number
+            case WorkflowContinued():
+                self._advances = self._recorded = 0
+                self._open, self._inline = {}, set()
+                return
             case WorkflowFixed():
                 self._open = {k: s for k, s in self._open.items() if k not in event.forgotten}
                 self._inline.difference_update(event.forgotten)

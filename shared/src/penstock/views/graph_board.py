@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-import msgspec
 from msgspec.structs import replace
 
 from penstock.events.condition import Condition
 from penstock.events.graph import Rule, Wait
 from penstock.jobs.derived_ids import step_id
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.payloads import redaction
 from penstock.jobs.workflows.declared import text
 from penstock.jobs.workflows.declared.planning import renamed
 from penstock.jobs.workflows.declared.step_state import ENDED, StepState
@@ -72,7 +72,7 @@ def graph_detail(
         steps=tuple(rows),
         critical_path=path,
         why=tuple(_reasons(graph, rows, now)),
-        arguments=msgspec.msgpack.decode(graph.context) if graph.context else {},
+        arguments=redaction.shared(graph.context, [step.payload for step in graph.steps]) or {},
         result=None,
         trace_id=trace_id,
     )

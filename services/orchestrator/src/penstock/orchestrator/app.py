@@ -86,7 +86,9 @@ class Orchestrator:
         self._hooks = Hooks(
             self._bus, running.settings, self._client, running.source, running.meters
         )
-        self.workflows = WorkflowTracker(self._bus, self._subjects, self._client)
+        self.workflows = WorkflowTracker(
+            self._bus, self._subjects, self._client, meters=running.meters
+        )
         self.suspended = SuspendedWorkflows(
             self._bus, self._subjects, self._client, after_seconds, running.meters
         )

@@ -98,7 +98,7 @@ class JobFactory:
         self.max_payload_bytes = max_payload_bytes
         self._automatic_tags = tuple(automatic_tags)
         self._priority_queues = frozenset(priority_queues)
-        self.ring, self._encrypts_all = ring or KeyRing(), encrypts_all
+        self.ring, self.encrypts_all = ring or KeyRing(), encrypts_all
         self._masked = masked
         self._for_other_processes = for_other_processes
         self._serving = serving if serving and serving.is_known else None
@@ -219,7 +219,7 @@ class JobFactory:
 
     def seals(self, call: Call) -> bool:
         """Whether the arguments of this call are encrypted."""
-        return call.job.encrypted or self._encrypts_all
+        return call.job.encrypted or self.encrypts_all
 
     def priority_queues(self, queue: str) -> list[str]:
         """The queues in which jobs dispatched to this one wait: one for each priority."""

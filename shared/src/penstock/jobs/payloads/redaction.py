@@ -9,6 +9,7 @@ import binascii
 import json
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -133,6 +134,20 @@ def result(raw: bytes, body: bytes) -> Any:
     return _value(raw, names)
 
 
+def shared(raw: bytes, bodies: Iterable[bytes]) -> Any:
+    """Values that several calls share, the context of a graph say, as plain values.
+
+    Args:
+        raw: as MessagePack.
+        bodies: the encoded calls; what is masked in one of them is.
+    """
+    names: set[str] = set()
+    for body in bodies:
+        with suppress(msgspec.MsgspecError, ValueError):
+            names.update(payload.decode(body).masked)
+    return _value(raw, tuple(names))
+
+
 def event(tree: Any) -> Any:
     """An event as JSON gives it, with every call and result in it as they may be shown."""
     if isinstance(tree, list):
@@ -143,14 +158,15 @@ def event(tree: Any) -> Any:
 
 
 def _shown(key: str, value: Any) -> Any:
-    if key not in ("payload", "result", "value") or not isinstance(value, str):
+    if key not in ("payload", "result", "value", "context") or not isinstance(value, str):
         return event(value)
     try:
         body = b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         return value
     if key != "payload":  # which of its fields are masked is not known here
-        return f"({len(body)} bytes; see 'penstock job show')"
+        verb = "workflow" if key == "context" else "job"
+        return f"({len(body)} bytes; see 'penstock {verb} show')"
     return arguments(body)
 
 

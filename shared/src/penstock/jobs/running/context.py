@@ -219,3 +219,18 @@ class Context(Protocol):
                 this job's, an attempt that is run again dispatches it once.
         """
         ...
+
+    def start_workflow(self, name: str, values: Mapping[str, Any] | None = None) -> str:
+        """Starts an instance of a stored definition; returns the id of its graph.
+
+        A job starts one of each name, however often it runs.
+
+        Args:
+            name: of the definition.
+            values: of its context.
+
+        Raises:
+            NotFound: no definition of that name is stored.
+            BadDefinition: the values are not what it declares, or a call does not fit.
+        """
+        ...

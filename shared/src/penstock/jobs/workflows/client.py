@@ -278,7 +278,8 @@ class Graphs:
             JobRefused: no step waits for it, or no longer, or it was sent already; the graph has
                 ended; or the value cannot be sent.
         """
-        signal = graph_signals.made(name, value, signal_id)
+        encrypts = self._dispatcher.factory.encrypts_all
+        signal = graph_signals.made(name, value, signal_id, encrypts=encrypts)
         event = GraphSignalled(
             signal=name, value=signal.value, signal_id=signal_id, **self._about(graph_id)
         )

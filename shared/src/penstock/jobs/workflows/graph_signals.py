@@ -17,17 +17,23 @@ MAX_ALL_BYTES = 256_000
 _MAX_ID_LENGTH = 64
 
 
-def made(name: str, value: Any, signal_id: str) -> Signal:
+def made(name: str, value: Any, signal_id: str, *, encrypts: bool = False) -> Signal:
     """A signal of plain data.
 
     Args:
         name: what steps call it.
         value: of it.
         signal_id: the sender's own id; empty for none.
+        encrypts: all jobs are encrypted, as far as the sender knows.
 
     Raises:
         JobRefused: the value cannot be sent.
     """
+    if encrypts and not isinstance(value, bool | None):
+        raise JobRefused(
+            f"signal {name!r}: encryption.every_job is set, and the value of a graph's signal "
+            "cannot be encrypted; send true, false or none"
+        )
     try:
         body = encode_result(value)
     except (TypeError, ValueError, OverflowError) as error:

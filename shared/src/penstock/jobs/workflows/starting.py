@@ -17,6 +17,7 @@ from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.errors import AlreadyDispatched, PayloadTooLarge
 from penstock.jobs.event_store import event_log
 from penstock.jobs.workflows.declared.definition import Definition
+from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.steps import AnyCall, CommonTerms, encoded
 
 
@@ -70,6 +71,11 @@ class Starter:
             AlreadyDispatched: a graph of this id exists.
         """
         context = definition.context
+        if context and self._dispatcher.factory.encrypts_all:
+            raise BadGraph(
+                "encryption.every_job is set, and the context of a graph cannot be encrypted: the "
+                "orchestrator reads it; give the values to the steps that need them as arguments"
+            )
         event = GraphStarted(
             graph_id=graph_id,
             correlation_id=graph_id,

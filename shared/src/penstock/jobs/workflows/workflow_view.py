@@ -32,6 +32,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
         wait: keys of steps, in groups; a suspended one goes on when all steps of one group ended.
         waiting_since: when a suspended one last went on; None where it is not suspended.
         goes_on_at: when a suspended one goes on in any case; None where it has no such time.
+        generation: how often it began anew; steps and advances are those of this generation.
         cancel_by: it is being cancelled, and is in any case then; None where it is not.
         paused_at: since when no advance is started; None where it is not paused.
         pause_reason: given by the person who paused it.
@@ -51,6 +52,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     wait: tuple[tuple[str, ...], ...] = ()
     waiting_since: datetime | None = None
     goes_on_at: datetime | None = None
+    generation: int = 0
     cancel_by: datetime | None = None
     paused_at: datetime | None = None
     pause_reason: str = ""
@@ -95,6 +97,7 @@ def workflow_view(job: JobView) -> WorkflowView:
         wait=tuple(tuple(_keys(group.steps, keys)) for group in recorded.wait),
         waiting_since=last if is_suspended else None,
         goes_on_at=record.wakes_at if is_suspended else None,
+        generation=recorded.generation,
         cancel_by=None if record.state.ended else recorded.cancel_by,
         paused_at=record.paused_at if record.is_paused else None,
         pause_reason=record.pause_reason if record.is_paused else "",

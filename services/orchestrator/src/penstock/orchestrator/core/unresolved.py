@@ -95,6 +95,7 @@ AWAITED = {
     "JobRevived": Awaits.QUEUE_MESSAGE,
     "JobMoved": Awaits.QUEUE_MESSAGE,
     "WorkflowFixed": Awaits.QUEUE_MESSAGE,
+    "WorkflowContinued": Awaits.QUEUE_MESSAGE,
     "JobRetrying": Awaits.SCHEDULE,
     "JobDead": Awaits.DEAD_LETTER,
     "JobStarted": None,

@@ -30,10 +30,12 @@ from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
     InboxCarried,
     SignalReceived,
+    StepKind,
     StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowCancelling,
+    WorkflowContinued,
     WorkflowPaused,
     WorkflowResumed,
 )
@@ -66,6 +68,7 @@ _OWN_EVENTS = (
     WorkflowPaused,
     WorkflowResumed,
     WorkflowCancelling,
+    WorkflowContinued,
     JobCarried,
 )
 _OWN = tuple(event.__name__ for event in _OWN_EVENTS)
@@ -107,6 +110,7 @@ class SuspendedWorkflows:
         self._touched: set[str] = set()
         self._unknown: set[str] = set()
         self._next_check = self._next_due = 0.0
+        self._left_behind: dict[str, dict[int, StepKind]] = {}
         self.position = 0
         self.unfinished: dict[str, SuspendedWorkflow] = {}
 
@@ -199,6 +203,8 @@ class SuspendedWorkflows:
                 workflow.resumed(stored.sequence)
                 self._meters.resumed(key, stored.at)
             self._compare_soon(key)
+        elif isinstance(event, WorkflowContinued):
+            self._see_continued(key)
         elif isinstance(event, WorkflowCancelling):
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
             workflow.cancelling(stored.sequence, event.until.timestamp())
@@ -217,6 +223,15 @@ class SuspendedWorkflows:
                 self._compare_soon(key)  # ends, or signals, may have come before
             elif workflow.is_due:
                 self._touch(key)
+
+    def _see_continued(self, key: str) -> None:
+        """A further generation begins: the steps of the one before are not waited for any more."""
+        workflow = self.unfinished.pop(key, None)
+        self._meters.forget(key)
+        if workflow is not None and workflow.has_living_jobs:
+            living = set(workflow.jobs.values()) - workflow.ended.keys()
+            self._left_behind[key] = {n: workflow.kinds[n] for n in living}
+            self._touch(key)
 
     def _see_carried(self, key: str, event: JobCarried, check_at: float) -> None:
         """The events that it takes the place of may have left the log unseen."""
@@ -261,6 +276,7 @@ class SuspendedWorkflows:
             workflow.see_requeue(step[1])
         else:
             self._see_end(*step, completed=(_ENDS | _BATCH_ENDS)[name])
+            self._meters.step_ended(*step, stored.at)
 
     def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
         event = read_event(stored, JOB_EVENTS)
@@ -311,11 +327,17 @@ class SuspendedWorkflows:
         due = self._touched | self._late(now)
         self._touched = set()
         try:
+            await self._cancel_left_behind()
             due -= await self._wake_at_once(due, now)
             await bounded.gather(lambda key: self._look_after(key, now), sorted(due), _AT_ONCE)
         except BusError:
             self._touched |= due
             raise
+
+    async def _cancel_left_behind(self) -> None:
+        for key, steps in list(self._left_behind.items()):
+            await self._steps.cancel(key, steps, f"workflow {key} began anew")
+            del self._left_behind[key]
 
     async def _wake_at_once(self, keys: Iterable[str], now: float) -> set[str]:
         """Wakes those of which nothing is in doubt, together; returns their ids."""

@@ -35,10 +35,13 @@ from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import Instruction, ReadResults
 from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.workflows.alarms import Alarms
+from penstock.orchestrator.workflows.graph_meters import GraphMeters
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
+from penstock.orchestrator.workflows.step_meters import GraphStepMeters
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.tasks import within
+from penstock.telemetry.meters import Meters
 
 log = logging.getLogger("penstock.orchestrator")
 
@@ -62,6 +65,7 @@ class WorkflowTracker:
     Args:
         client: dispatches their jobs; its source is that of their events.
         now: the time that decisions are made by; the broker's where none is given.
+        meters: what is counted is counted there; None for nowhere.
     """
 
     def __init__(
@@ -70,13 +74,14 @@ class WorkflowTracker:
         subjects: Subjects,
         client: Client,
         now: Callable[[], datetime] | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self._now = now or (lambda: broker_time(bus))
         source = client.dispatcher.source
         self._bus, self._subjects, self._source = bus, subjects, source
         self._executor = InstructionExecutor(bus, subjects, client)
         self._snapshots = WorkflowSnapshots(bus, subjects, source)
-        self._skipped = LimitedLog(log)
+        self._skipped, self._steps = LimitedLog(log), GraphStepMeters(meters or Meters(), bus.now())
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()
         self._unsettled: set[tuple[str, str]] = set()
@@ -88,6 +93,7 @@ class WorkflowTracker:
         self._all_at = -_ALL_SECONDS
         self.position = 0
         self.unfinished: dict[tuple[str, str], Workflow] = {}
+        self._meters = GraphMeters(meters or Meters(), bus.now, lambda: self.unfinished)
 
     # --- starting and keeping the place -----------------------------------------------------------
     async def load(self) -> None:
@@ -216,13 +222,17 @@ class WorkflowTracker:
             graph = self.unfinished.get(("graph", step[0]))
             if isinstance(graph, Graph):
                 graph.see_job(step[1], name, stored.sequence)
+                self._steps.see_job(graph.record, step[1], name, stored.at.timestamp())
                 self._touch("graph", step[0])
 
     async def _see_workflow(self, noun: str, key: str, name: str, stored: Stored) -> None:
         event = read_event(stored, _CODECS[noun])
         workflow = self.unfinished.get((noun, key))
         if workflow is not None:
+            is_new = stored.sequence > workflow.position
             workflow.see(event, stored.sequence)
+            if is_new and name in _FINAL and isinstance(workflow, Graph):
+                self._meters.ended(workflow.record, stored.at)
         elif isinstance(event, UnknownEvent):
             return
         elif name in ("BatchCreated", "GraphStarted"):
@@ -359,6 +369,7 @@ class WorkflowTracker:
             self._tried.pop(name, None)
             self._unsettled.discard(name)
             self._alarms.set(name, None)
+            self._steps.forget(name[1])
             with suppress(BusError):  # what is left of it would do no harm
                 await self._snapshots.forget(name)
 

@@ -10,6 +10,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import new_id
 from penstock.events.subjects import BadName
@@ -29,16 +31,17 @@ from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call
 from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.payloads import payload
 from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.coded.advancing import Arrivals, advance
 from penstock.jobs.workflows.coded.commands import RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Diverged, Ended, Leaf, Part, Stopped
+from penstock.jobs.workflows.coded.nodes import Continued, Diverged, Ended, Leaf, Part, Stopped
 from penstock.jobs.workflows.coded.secrets import Secrets
 from penstock.jobs.workflows.coded.workflow_type import WorkflowType
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.commits import own_record
-from penstock.worker.running.outcome import Blocked, Suspended
+from penstock.worker.running.outcome import BeginsAnew, Blocked, Suspended
 from penstock.worker.running.step_batches import StepBatches
 from penstock.worker.running.suspensions import send_steps
 from penstock.worker.running.workflow_reader import WorkflowHistory, WorkflowReader
@@ -105,6 +108,8 @@ class Advances:
             return outcome.value
         if isinstance(outcome, Stopped):
             raise Skip(outcome.reason)
+        if isinstance(outcome, Continued):
+            return around.next_generation(outcome.call)
         return Suspended(outcome, workflow_memo.advances + 1, around.record)
 
 
@@ -185,6 +190,26 @@ class WorkerSurroundings:
         if part.scheduled and not self.record.is_paused:  # else the orchestrator does later
             sender, steps = self._client.dispatcher.sender, [(self._job, part.scheduled)]
             self._in_loop(lambda: send_steps(sender, steps, self._joblog.source))
+
+    def next_generation(self, call: Call) -> BeginsAnew:
+        """What begins the workflow anew. Raises WorkflowError, JobRefused."""
+        job = self._job
+        if call.job.name != job.payload.function:
+            raise WorkflowError(
+                f"ctx.continue_as_new: found a call of {call.job.name}, expected one of "
+                f"{job.payload.function}"
+            )
+        event = self._client.dispatcher.prepare(call, job.id, job.queue)
+        arguments = payload.decode(event.payload).arguments
+        body = payload.encode(replace(job.payload, arguments=arguments, handed=None))
+        recorded = self.record.workflow or memo.EMPTY
+        consumed = memo.consumed_signals(recorded)
+        read = consumed.later.union(self._arrivals.consumed_signals)
+        unread = self._in_loop(lambda: self._signals(recorded))
+        waiting = [signal.sequence for signal in unread if signal.sequence not in read]
+        read_to = min(waiting) - 1 if waiting else max([consumed.read_to, *read])
+        later = tuple(sorted(sequence for sequence in read if sequence > read_to))
+        return BeginsAnew(body, recorded.generation + 1, read_to, later)
 
     def is_begun(self, batch: Leaf) -> bool:
         return self._batches.is_begun(batch)

@@ -21,7 +21,7 @@ from penstock.worker.middleware import gates as middleware
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.output.job_output import JobOutput
 from penstock.worker.running.advances import Advances
-from penstock.worker.running.outcome import Blocked, Outcome, Suspended
+from penstock.worker.running.outcome import BeginsAnew, Blocked, Outcome, Suspended
 from penstock.worker.running.running_jobs import ThreadRun
 
 log = logging.getLogger("penstock.worker")
@@ -63,7 +63,7 @@ class Functions:
             returned = self._bare_call(job)
             if kind.is_async:
                 returned = _await(returned, run)
-        if kind.kind and isinstance(returned, Suspended | Blocked):
+        if kind.kind and isinstance(returned, Suspended | Blocked | BeginsAnew):
             return Outcome(verdict=returned)
         return Outcome(result=_encoded(job, returned))
 

@@ -6,14 +6,14 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.jobs import derived_ids
 from penstock.jobs.client import Client
-from penstock.jobs.errors import Cancelled
+from penstock.jobs.errors import AlreadyDispatched, Cancelled
 from penstock.jobs.job_type import Call
 from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.running.checkpoints import Checkpoints
@@ -160,6 +160,17 @@ class RunContext:
     def dispatch(self, call: Call, *, queue: str = "", delay: float = 0.0, **terms: Any) -> str:
         work = self._services.client.dispatch(call, queue=queue, delay=delay, **terms)
         return asyncio.run_coroutine_threadsafe(work, self._services.loop).result(_DISPATCH_SECONDS)
+
+    def start_workflow(self, name: str, values: Mapping[str, Any] | None = None) -> str:
+        graph_id = derived_ids.started_id(self._job.id, name)
+        work = self._start(name, values or {}, graph_id)
+        return asyncio.run_coroutine_threadsafe(work, self._services.loop).result(_DISPATCH_SECONDS)
+
+    async def _start(self, name: str, values: Mapping[str, Any], graph_id: str) -> str:
+        try:
+            return await self._services.client.definitions.run(name, values, graph_id=graph_id)
+        except AlreadyDispatched:  # by an earlier attempt
+            return graph_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,24 @@ class Suspended(Verdict):
         return self.record.workflow.inline_steps if self.record.workflow else 0
 
 
+class BeginsAnew(Verdict):
+    """A workflow begins a further generation.
+
+    Args:
+        payload: its encoded call.
+        generation: its number.
+        read_to: signals up to this sequence were consumed.
+        read: sequences of later ones that were.
+    """
+
+    def __init__(
+        self, payload: bytes, generation: int, read_to: int, read: tuple[int, ...]
+    ) -> None:
+        super().__init__("begins anew")
+        self.payload, self.generation = payload, generation
+        self.read_to, self.read = read_to, read
+
+
 class Blocked(Verdict):
     """The code of a workflow does not fit what it has recorded.
 

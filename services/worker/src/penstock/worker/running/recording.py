@@ -42,7 +42,7 @@ from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
-from penstock.worker.running.outcome import Blocked, FinishedJob, Outcome
+from penstock.worker.running.outcome import BeginsAnew, Blocked, FinishedJob, Outcome
 from penstock.worker.running.suspensions import RefusedAdvance, Suspensions
 
 log = logging.getLogger("penstock.worker")
@@ -110,7 +110,10 @@ class Recorder:
         return outcome if result is outcome.result else replace(outcome, result=result)
 
     async def _other(self, job: ClaimedJob, outcome: Outcome) -> None:
-        if isinstance(outcome.verdict, Blocked) and self._suspensions:
+        if isinstance(outcome.verdict, BeginsAnew) and self._suspensions:
+            continued = self._suspensions.begins_anew(job, outcome.verdict)
+            await self._record_patiently(job, (continued,), "begins anew")
+        elif isinstance(outcome.verdict, Blocked) and self._suspensions:
             event = self._suspensions.blocked(job, outcome.verdict)
             await self._record_patiently(job, (event,), "blocked")
         elif outcome.verdict is not None:

@@ -15,7 +15,12 @@ import msgspec
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import whole_micros
-from penstock.events.workflow import ScheduledStep, WorkflowAdvanced, WorkflowBlocked
+from penstock.events.workflow import (
+    ScheduledStep,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowContinued,
+)
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog
@@ -25,7 +30,7 @@ from penstock.jobs.workflows.coded.blocking import blocked
 from penstock.jobs.workflows.coded.step_jobs import step_events
 from penstock.runtime.limited_log import LimitedLog
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.outcome import Blocked, FinishedJob, Outcome, Suspended
+from penstock.worker.running.outcome import BeginsAnew, Blocked, FinishedJob, Outcome, Suspended
 from penstock.worker.running.recent_workflows import RecentWorkflows
 
 log = logging.getLogger("penstock.worker")
@@ -67,6 +72,20 @@ class Suspensions:
         )
         source, now = self._joblog.source, broker_time(self._bus)
         return blocked(verdict.record, str(verdict), source=source, now=now)
+
+    def begins_anew(self, job: ClaimedJob, verdict: BeginsAnew) -> WorkflowContinued:
+        """What is recorded of a workflow that begins a further generation."""
+        return WorkflowContinued(
+            job_id=job.id,
+            source=self._joblog.source,
+            queue=job.queue,
+            function=job.payload.function,
+            generation=verdict.generation,
+            payload=verdict.payload,
+            read_to=verdict.read_to,
+            read=verdict.read,
+            version=job.kind.version,
+        )
 
     async def store(self, finished: Sequence[FinishedJob]) -> list[RefusedAdvance]:
         """Stores advances without reading: first the events, then their steps and timers.

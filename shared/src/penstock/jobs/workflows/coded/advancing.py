@@ -26,14 +26,12 @@ from penstock.jobs.job_type import Call, encode_result
 from penstock.jobs.workflows.coded import results
 from penstock.jobs.workflows.coded.commands import RunInline, RunJob
 from penstock.jobs.workflows.coded.context import WorkflowContext
-from penstock.jobs.workflows.coded.driver import Driver
+from penstock.jobs.workflows.coded.driver import Driver, End
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.jobs.workflows.coded.nodes import (
     Calls,
-    Ended,
     Leaf,
     Part,
-    Stopped,
     Suspension,
 )
 from penstock.jobs.workflows.coded.secrets import NONE, Secrets
@@ -85,7 +83,7 @@ def advance(
     memo: WorkflowMemo,
     around: Surroundings,
     secrets: Secrets = NONE,
-) -> Ended | Stopped | Suspension:
+) -> End | Suspension:
     """Runs a workflow from the top until it ends or nothing of it can go on.
 
     Raises:
@@ -100,7 +98,7 @@ def advance(
     driver = Driver(make, memo, around.now(), secrets)
     try:
         state = driver.replay()
-        while not isinstance(state, Ended | Stopped):
+        while not isinstance(state, End):
             if isinstance(state, Calls):
                 result = secrets.sealed_result(_call(state.key, state.command))
                 patches = driver.patches
@@ -165,6 +163,9 @@ class Arrivals:
         signals: the inbox; read once, when a signal is first waited for.
         secrets: opens encrypted signals.
         cancelling: why the workflow is being cancelled, which comes first; empty where it is not.
+
+    Attributes:
+        consumed_signals: sequences of those that were handed out.
     """
 
     def __init__(
@@ -177,6 +178,7 @@ class Arrivals:
         self._ends, self._read_signals, self._secrets = deque(ends), signals, secrets
         self._cancelling = cancelling
         self._signals: list[Signal] | None = None
+        self.consumed_signals: set[int] = set()
 
     def next(self, open_steps: Mapping[str, Leaf], now: datetime) -> Resolution | None:
         """See :meth:`Surroundings.next_end`."""
@@ -190,6 +192,7 @@ class Arrivals:
                 return end
         for leaf in open_steps.values():
             if leaf.kind == "signal" and (signal := self._take(leaf)):
+                self.consumed_signals.add(signal.sequence)
                 return Resolution(
                     key=leaf.key,
                     outcome="received",

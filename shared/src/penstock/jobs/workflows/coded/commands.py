@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NoReturn, TypeVar
 
 from penstock.jobs.job_type import Call
 
@@ -86,6 +86,13 @@ class WaitSignal(Command[T]):
     kind: Any
     timeout: timedelta | None = None
     default: Any = NO_DEFAULT
+
+
+@dataclass(eq=False)
+class ContinueAsNew(Command[NoReturn]):
+    """The end of this generation: the workflow begins anew."""
+
+    call: Call
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sized
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -23,6 +23,7 @@ from penstock.jobs.workflows.coded.commands import (
     Awaited,
     AwaitGivenUp,
     Command,
+    ContinueAsNew,
     Join,
     RunBatch,
     RunInline,
@@ -160,6 +161,25 @@ class WorkflowContext:
             raise WorkflowError("a race has at least one part")
         return Join(name, _checked(parts, self), first_only=True)
 
+    def continue_as_new(self, call: Call) -> Command[NoReturn]:
+        """Ends this run of the code, and begins the workflow anew under the same id.
+
+        What it recorded is forgotten, so that it may go on for ever; signals that it has not read
+        are kept. Clients that wait for it wait on.
+
+        Args:
+            call: of this very workflow, with the arguments of the next generation.
+
+        Raises:
+            WorkflowError: at the await: it is no call of this workflow, or below a ``gather``.
+
+        Example::
+
+            await ctx.continue_as_new(poll(cursor=cursor))
+        """
+        check_call("ctx.continue_as_new", call)
+        return ContinueAsNew(call)
+
     def sleep(self, length: float | timedelta, *, name: str = "sleep") -> Command[None]:
         """Waits; nothing of the workflow is in memory meanwhile.
 
@@ -232,7 +252,8 @@ class WorkflowContext:
         self._driver.status = status
 
     def _seed(self, name: str) -> bytes:
-        key = f"{self.workflow_id} {self._driver.scope.key(name)}"
+        generation = f" {self._driver.generation}" if self._driver.generation else ""
+        key = f"{self.workflow_id}{generation} {self._driver.scope.key(name)}"
         return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 

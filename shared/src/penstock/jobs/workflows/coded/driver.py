@@ -38,6 +38,7 @@ from penstock.jobs.workflows.coded.commands import (
     Awaited,
     AwaitGivenUp,
     Command,
+    ContinueAsNew,
     Join,
     RunBatch,
     RunInline,
@@ -48,6 +49,7 @@ from penstock.jobs.workflows.coded.foreign_await import foreign_await, leave, wi
 from penstock.jobs.workflows.coded.nodes import (
     Branch,
     Calls,
+    Continued,
     Diverged,
     Ended,
     JoinNode,
@@ -66,6 +68,7 @@ from penstock.jobs.workflows.coded.nodes import (
 from penstock.jobs.workflows.coded.secrets import NONE, Secrets
 from penstock.jobs.workflows.coded.unrecorded import Encode, Unrecorded
 
+End = Ended | Stopped | Continued
 Make = Callable[["Driver"], Coroutine[Any, Any, Any]]
 
 
@@ -98,7 +101,7 @@ class Driver:
         self._open: dict[str, Leaf] = {}
         self._inline: deque[Leaf] = deque()
         self._ready: deque[Callable[[], None]] = deque()
-        self._unrecorded = Unrecorded(memo.next_number)
+        self._unrecorded = Unrecorded(memo.next_number, memo.first_number)
         self._patches = dict.fromkeys(memo.patches, True)
         self._cancelled = ""
         self._is_replaying, self._is_closing = bool(memo.entries), False
@@ -106,7 +109,7 @@ class Driver:
         self._ready.append(partial(self._step, self._root, None))
 
     # --- from outside -----------------------------------------------------------------------------
-    def replay(self) -> Ended | Stopped | Calls | Quiet:
+    def replay(self) -> End | Calls | Quiet:
         """Runs through the memo, then on to what it asks for. Call it once, first.
 
         Raises:
@@ -118,7 +121,7 @@ class Driver:
         self.now, self.entry, self._is_replaying = self._live_now, 0, False
         return self.go_on()
 
-    def go_on(self) -> Ended | Stopped | Calls | Quiet:
+    def go_on(self) -> End | Calls | Quiet:
         """Runs all that can go on. Raises WorkflowError, and what the workflow raises."""
         self._run()
         if self._root.has_ended:
@@ -129,25 +132,32 @@ class Driver:
             return Calls(leaf.key, leaf.command)
         return Quiet()
 
-    def _outcome(self) -> Ended | Stopped:
+    def _outcome(self) -> End:
         error = self._root.error
         if self._cancelled and (error is None or isinstance(error, Cancelled)):
             return Stopped(self._cancelled)
         if error is not None:
             raise error
+        if isinstance(self._root.value, Continued):
+            return self._root.value
         return Ended(self._root.value)
+
+    @property
+    def generation(self) -> int:
+        """How often the workflow began anew."""
+        return self._memo.generation
 
     @property
     def open(self) -> dict[str, Leaf]:
         """Steps, timers and signals that are waited for, by key."""
         return self._open
 
-    def resolve(self, resolution: Resolution) -> Ended | Stopped | Calls | Quiet:
+    def resolve(self, resolution: Resolution) -> End | Calls | Quiet:
         """Takes note of how one of the open ones ended, and goes on."""
         self._consume(resolution)
         return self.go_on()
 
-    def record(self, result: InlineResult, now: datetime) -> Ended | Stopped | Calls | Quiet:
+    def record(self, result: InlineResult, now: datetime) -> End | Calls | Quiet:
         """Takes the recorded result of the inline function that was called, and goes on.
 
         Args:
@@ -281,6 +291,10 @@ class Driver:
         if not isinstance(wanted, Command):
             self._end(branch, None, foreign_await(branch.work, wanted))
             return
+        if isinstance(wanted, ContinueAsNew) and branch is self._root:
+            leave(branch.work)
+            self._end(branch, Continued(wanted.call))
+            return
         try:
             branch.awaited = self._begin(wanted, branch, branch.scope)
         except WorkflowError as error:
@@ -296,6 +310,8 @@ class Driver:
             return branch
         if isinstance(part, Join):
             return self._join(part, parent, scope)
+        if isinstance(part, ContinueAsNew):
+            raise WorkflowError("ctx.continue_as_new is awaited by the workflow's own function")
         if isinstance(part, AwaitGivenUp):
             return self._begun(self.compensations.unclear(part, parent))
         if not isinstance(part, Command):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from penstock.events.envelope import Event, UnknownEvent
@@ -47,7 +47,7 @@ class Kept(NamedTuple):
     refused: int
 
 
-def unread(events: Events, consumed: Collection[int]) -> list[Signal]:
+def unread(events: Events, consumed: Container[int]) -> list[Signal]:
     """Signals that no wait has consumed, oldest first; of those with one id, the first.
 
     Args:
@@ -56,7 +56,7 @@ def unread(events: Events, consumed: Collection[int]) -> list[Signal]:
     return [signal for signal in _counted(events) if signal.sequence not in consumed]
 
 
-def kept(events: Events, consumed: Collection[int]) -> Kept:
+def kept(events: Events, consumed: Container[int]) -> Kept:
     """What must be carried on when the events leave the log.
 
     Args:

@@ -25,6 +25,7 @@ from penstock.events.workflow import (
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowCancelling,
+    WorkflowContinued,
     WorkflowFixed,
     WorkflowMemo,
 )
@@ -44,6 +45,8 @@ def changes(memo: WorkflowMemo | None, event: JobEvent) -> dict[str, Any]:
             return {"workflow": recorded(memo, event)}
         case WorkflowAdvanced():
             after = advanced(memo, event)
+        case WorkflowContinued():
+            after = continued(memo, event)
         case WorkflowBlocked():
             after = blocked(memo, event)
         case WorkflowFixed():
@@ -54,10 +57,11 @@ def changes(memo: WorkflowMemo | None, event: JobEvent) -> dict[str, Any]:
             }
         case _:
             return {}
+    due_at = None if isinstance(event, WorkflowContinued) else event.due_at
     return {
         "workflow": after,
-        "wakes_at": event.due_at,
-        "available_at": event.due_at or event.at,
+        "wakes_at": due_at,
+        "available_at": due_at or event.at,
         "next_attempt": 1,
         "lost_workers": 0,
         "lost_together": 0,
@@ -124,6 +128,24 @@ def _by_code(
         "version": event.version or memo.version,
         "patches": (*memo.patches, *event.patches),
     }
+
+
+def continued(memo: WorkflowMemo | None, event: WorkflowContinued) -> WorkflowMemo:
+    """The memo of a further generation: nothing is recorded, and no number is used again."""
+    memo = memo or EMPTY
+    numbers = [step.n for entry in memo.entries for step in entry.scheduled]
+    first_number = max([memo.next_number, memo.first_number, *(n + 1 for n in numbers)])
+    return WorkflowMemo(
+        version=event.version or memo.version,
+        next_number=first_number,
+        fixes=memo.fixes + 1,
+        generation=event.generation,
+        first_number=first_number,
+        read_to=event.read_to,
+        read=event.read,
+        cancelling=memo.cancelling,
+        cancel_by=memo.cancel_by,
+    )
 
 
 def cancelling(memo: WorkflowMemo | None, event: WorkflowCancelling) -> WorkflowMemo:
@@ -254,7 +276,17 @@ def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
     ]
 
 
-def consumed_signals(memo: WorkflowMemo) -> set[int]:
+class ConsumedSignals:
+    """Sequences of the signals that a workflow took note of, in all of its generations."""
+
+    def __init__(self, read_to: int, later: Iterable[int]) -> None:
+        self.read_to, self.later = read_to, frozenset(later)
+
+    def __contains__(self, sequence: object) -> bool:
+        return isinstance(sequence, int) and (sequence <= self.read_to or sequence in self.later)
+
+
+def consumed_signals(memo: WorkflowMemo) -> ConsumedSignals:
     """Sequences of the signals that it took note of, or passed over."""
     consumed = {
         resolution.sequence
@@ -262,7 +294,8 @@ def consumed_signals(memo: WorkflowMemo) -> set[int]:
         for resolution in entry.consumed
         if resolution.sequence
     }
-    return consumed | {signal.sequence for signal in refused_signals(memo)}
+    refused = (signal.sequence for signal in refused_signals(memo))
+    return ConsumedSignals(memo.read_to, consumed.union(memo.read, refused))
 
 
 def refused_signals(memo: WorkflowMemo) -> list[RefusedSignal]:

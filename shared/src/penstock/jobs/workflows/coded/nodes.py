@@ -22,6 +22,7 @@ from penstock.events.workflow import (
     WaitGroup,
 )
 from penstock.jobs.errors import WorkflowError
+from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded.commands import Command, Join, RunBatch, RunInline, RunJob, Sleep
 
 
@@ -39,6 +40,12 @@ class Stopped(msgspec.Struct, frozen=True):
     """The workflow was cancelled, and its code is at its end."""
 
     reason: str
+
+
+class Continued(msgspec.Struct, frozen=True):
+    """The workflow begins anew with the arguments of this call."""
+
+    call: Call
 
 
 class Calls(msgspec.Struct, frozen=True):

@@ -31,12 +31,14 @@ class Unrecorded:
 
     Args:
         next_number: the least number of the next step.
+        first_number: of the steps of this generation.
 
     Attributes:
         parts: how many were recorded of all that it waited for so far.
     """
 
-    def __init__(self, next_number: int = 0) -> None:
+    def __init__(self, next_number: int = 0, first_number: int = 0) -> None:
+        self._most = first_number + MAX_STEPS
         self.parts = 0
         self._patches: list[str] = []
         self._consumed: list[Resolution] = []
@@ -123,7 +125,7 @@ class Unrecorded:
 
     def _step(self, leaf: Leaf, encode: Encode) -> ScheduledStep:
         n = self._count
-        if n >= MAX_STEPS:
+        if n >= self._most:
             raise WorkflowError(f"a workflow has at most {MAX_STEPS:,} steps, timers and signals")
         return ScheduledStep(
             n=n,
