@@ -42,6 +42,10 @@ class WorkflowMeters:
         self._steps = StepMeters(meters)
         meters.read(self)
 
+    def function(self, key: str) -> str:
+        """The function of a workflow; empty where it is not known."""
+        return self._functions.get(key, "")
+
     def suspended(self, key: str, function: str) -> None:
         """A workflow is suspended."""
         self._functions[key] = self._bounded(function)
