@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.declared.conversion import of_graph
 from tests.unit.declared.workflow_run import WorkflowRun
 
 from penstock.events.graph import GraphCompleted, GraphFailed, GraphStarted, GraphStep, Rule
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.payloads import payload
 from penstock.jobs.workflows import graph_order, graph_record
-from penstock.jobs.workflows.declared.conversion import of_graph
 from penstock.jobs.workflows.declared.definition import (
     DeclaredCall,
     DeclaredStep,
