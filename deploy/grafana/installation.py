@@ -85,6 +85,19 @@ WORKFLOWS = Row(
             "s",
             width=8,
         ),
+        Panel(
+            "Steps, 95 % quantile of their time",
+            (
+                (
+                    "histogram_quantile(0.95, sum by (workflow, step, le) "
+                    "(rate(penstock_workflow_step_seconds_bucket[15m])))",
+                    "{{workflow}} {{step}}",
+                ),
+            ),
+            "s",
+            width=24,
+            about="From the dispatch of its job until that has ended, with waits and tries.",
+        ),
     ),
 )
 HOSTS = Row(

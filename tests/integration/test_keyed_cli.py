@@ -99,6 +99,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "workflow definition {role}": OPERATING,
     "workflow undefine {role}": OPERATING,
     "recover": OPERATING,
+    "recover --workflows --dry-run": ALL,
     f"schedule add {{role}} '30 2 * * *' {JOBS}.note -a diary={{diary}} -a name=tick": OPERATING,
     "schedule ls": OPERATING,
     "schedule sync --dry-run": OPERATING,

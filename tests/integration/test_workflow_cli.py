@@ -10,6 +10,7 @@ from tests.integration import orchestrating
 from tests.integration.crew import Crew
 from tests.integration.shell import Shell, shell_of
 from tests.integration.workflow_jobs import double, linger
+from tests.waiting import eventually
 
 from penstock.jobs import NamedWorkflow, Step
 from penstock.jobs.lifecycle import State
@@ -76,14 +77,23 @@ async def test_a_workflow_is_run_shown_explained_signalled_and_cancelled(
 
 
 @KNOWN
-@pytest.mark.usefixtures("orchestrator")
-async def test_workflows_are_paused_and_resumed(crew: Crew, shell: Shell) -> None:
+async def test_workflows_are_paused_and_resumed(
+    crew: Crew, shell: Shell, orchestrator: Child
+) -> None:
     crew.hire()
     workflow_id = await crew.client.dispatch(linger(number=1))
     graph_id = await crew.client.graphs.dispatch(
         {"only": Step(double(diary="", number=1), delay=3600)}
     )
     await crew.reached(workflow_id, State.SUSPENDED, WITHIN)
+
+    async def is_dispatched() -> bool:
+        return bool(await crew.client.graphs.jobs(await crew.client.graphs.show(graph_id)))
+
+    await eventually(is_dispatched, WITHIN, "the job of the step")
+    drawn = await shell.asked("workflow", "show", graph_id)
+    assert "only    scheduled  job" in drawn
+    assert "Step only is scheduled" in await shell.asked("workflow", "why", graph_id)
     count = await shell.asked("workflow", "pause", "--function", linger.name, "--dry-run")
     assert count == "1 workflow match; nothing was done"
     refused = await shell.asked("workflow", "pause", "--function", linger.name, code=2)
@@ -97,10 +107,16 @@ async def test_workflows_are_paused_and_resumed(crew: Crew, shell: Shell) -> Non
     await shell.asked("workflow", "signal", workflow_id, "go", "5")
     for value in (6, 7):
         await crew.client.workflows.signal(workflow_id, "go", value)
+    orchestrator.end(10.0)
     await shell.asked("workflow", "resume", "--function", linger.name, "--yes")
+    assert (await crew.client.job(workflow_id)).state is State.SUSPENDED
+    listed = await shell.asked_json("recover", "--workflows", "--dry-run", "--silent-for", "0s")
+    assert [(one["id"], one["outcome"]) for one in listed] == [(workflow_id, "")]
+    restarted = orchestrating.start(crew.settings)
     assert "goes on" in await shell.asked("workflow", "resume", graph_id)
     assert (await crew.client.wait(workflow_id, WITHIN)).result == 19
     assert "is not paused" in await shell.asked("workflow", "resume", graph_id)
+    restarted.end(10.0)
     refused = await shell.asked("workflow", "pause", workflow_id, "nothing", code=1)
     assert "cannot be paused: it is completed" in refused
     assert "nothing" in refused

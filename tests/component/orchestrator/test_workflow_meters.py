@@ -8,8 +8,11 @@ import pytest
 
 from penstock.events.job import JobCancelled, JobCompleted
 from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
-from penstock.jobs import Client, WorkflowContext, job, workflow
+from penstock.jobs import Client, Step, WorkflowContext, job, workflow
+from penstock.jobs.workflows.declared.reading import from_toml
+from penstock.orchestrator.workflows.step_meters import StepMeters
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Meters, Reading, Spread
@@ -159,3 +162,57 @@ async def test_an_orchestrator_counts_what_it_follows(penstock: Bench) -> None:
     for stored in await bus.history(subjects.events_stream, subjects.events("job"), start=1):
         suspended.see(stored)
     assert states(meters) == {"suspended": 1}
+
+
+def steps(meters: Meters) -> dict[tuple[str, ...], int]:
+    return {
+        sample.labels: sum(sample.counts)
+        for sample in meters.samples()
+        if isinstance(sample, Spread) and sample.metric == metrics.WORKFLOW_STEP
+    }
+
+
+@workflow(name="counted.broad")
+async def broad(ctx: WorkflowContext) -> None:
+    await ctx.gather(charge(), charge(), ctx.wait_signal("go", bool))
+
+
+async def test_steps_of_both_kinds_are_counted_by_workflow_and_name(penstock: Bench) -> None:
+    definition = from_toml(
+        'name = "orders"\nversion = 1\n[[steps]]\nname = "pay"\nfunction = "counted.charge"\n'
+        '[[steps]]\nname = "ship"\nfunction = "counted.charge"\nneeds = ["pay"]\n'
+    )
+    meters, subjects, client = Meters(), penstock.bus.subjects, penstock.client
+    suspended = SuspendedWorkflows(penstock.bus, subjects, client, meters=meters)
+    graphs = WorkflowTracker(penstock.bus, subjects, client, meters=meters)
+    await client.definitions.run(definition)
+    await client.graphs.dispatch({"only": Step(charge())}, title="of no definition")
+    workflow_id = await client.dispatch(broad())
+    await penstock.run_pending()
+    await client.workflows.signal(workflow_id, "go", True)
+    await penstock.run_pending()
+    for stored in penstock.bus.stored(subjects.events_stream, subjects.events()):
+        noun, name = stored.subject.split(".")[-3], stored.subject.rpartition(".")[2]
+        if noun == "graph" or name in ("JobDispatched", "JobCompleted"):
+            await graphs.see(stored)
+        if name in ("WorkflowAdvanced", "SignalReceived", "JobCompleted"):
+            suspended.see(stored)
+    assert steps(meters) == {
+        ("counted.broad", "gather/charge"): 2,
+        ("orders", "pay"): 1,
+        ("orders", "ship"): 1,
+    }
+
+
+def test_further_names_of_steps_are_counted_together() -> None:
+    meters = Meters()
+    counted = StepMeters(meters)
+    for n in range(400):
+        counted.began("one", n, 1.0, workflow="fulfil", name=f"step {n}")
+        counted.ended("one", n, 2.0)
+    assert len(steps(meters)) == 301
+    assert steps(meters)["other", "other"] == 100
+    counted.began("two", 1, 1.0, workflow="fulfil", name="step 1")
+    counted.forget("two")
+    counted.ended("two", 1, 2.0)
+    assert sum(steps(meters).values()) == 400

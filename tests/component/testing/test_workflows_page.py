@@ -100,7 +100,7 @@ def test_the_commands_of_the_page_can_be_called() -> None:
 def test_the_metrics_of_the_page_are_published() -> None:
     published = {metric.prometheus: metric for metric in metrics.ALL}
     named = re.findall(r"`(penstock_workflow_\w+?)(?:_total)?\{([\w, ]+)\}`", PAGE)
-    assert len(named) == 3
+    assert len(named) == 4
     for name, labels in named:
         assert published[name].labels == tuple(labels.split(", "))
 

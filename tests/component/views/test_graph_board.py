@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.bus.protocol import broker_time
+from penstock.cli.jobs.workflow import declared_rows
 from penstock.cli.jobs.workflow_text import description
 from penstock.cli.jobs.workflow_tree import tree
 from penstock.jobs import Step, job
+from penstock.jobs.workflows.declared.reading import from_toml
 from penstock.testing import Bench
 from penstock.views.graph_board import graph_detail
 from penstock.views.workflow_board import WorkflowDetail
@@ -58,7 +60,7 @@ async def test_what_runs_beside_each_other_is_a_branch_and_what_joins_follows(
     graph_id = await orders(penstock)
     await penstock.run_pending()
     shown = await detail(penstock, graph_id)
-    drawn = [line.split("  ")[0].rstrip() for line in tree(shown.steps)]
+    drawn = [line.split("  ")[0].rstrip() for line in tree(shown.steps, is_graph=True)]
     assert drawn == [
         "check",
         "└─ review",
@@ -68,7 +70,7 @@ async def test_what_runs_beside_each_other_is_a_branch_and_what_joins_follows(
         "└─ mail",
         "done",
     ]
-    assert [line for line in tree(shown.steps) if line.startswith("│  alarm")]
+    assert [line for line in tree(shown.steps, is_graph=True) if line.startswith("│  alarm")]
     states = {step.key: step.state for step in shown.steps}
     assert states["review"] == "skipped"
     assert states["ship"] == "scheduled"
@@ -108,21 +110,39 @@ async def test_of_many_steps_those_are_drawn_that_matter_and_the_rest_is_counted
     graph_id = await penstock.client.graphs.dispatch(steps, on_failure="continue")
     await penstock.run_pending()
     shown = await detail(penstock, graph_id)
-    lines = tree(shown.steps, 10)
+    lines = tree(shown.steps, 10, is_graph=True)
     assert len(lines) <= 20
     assert any("part7" in line and "ValueError" in line for line in lines)
     left_out = [int(line.split()[1]) for line in lines if line.startswith("… ")]
     assert sum(left_out) == 202 - 10
-    assert len(tree(shown.steps)) == 202
+    assert len(tree(shown.steps, is_graph=True)) == 202
     text = description(shown, most=10, width=80)
     assert all(len(line) <= 80 for line in text[: text.index("critical path (*)")])
-    assert "after part0, part1, part2 and 197 more" in "\n".join(tree(shown.steps))
+    assert "after part0, part1, part2 and 197 more" in "\n".join(tree(shown.steps, is_graph=True))
 
 
 async def test_a_chain_of_a_thousand_steps_is_drawn_in_a_line(penstock: Bench) -> None:
     graph_id = await penstock.client.graphs.chain([charge(order=n) for n in range(1_000)])
     shown = await detail(penstock, graph_id)
-    lines = tree(shown.steps)
+    lines = tree(shown.steps, is_graph=True)
     assert len(lines) == 1_000
     assert not any(line.startswith((" ", "│", "├", "└")) for line in lines)
     assert shown.why[0].startswith("Step 1 charge is due")
+
+
+async def test_instances_of_definitions_are_listed_by_state_and_name(penstock: Bench) -> None:
+    definition = from_toml(
+        f'name = "orders"\nversion = 2\n[[steps]]\nname = "pay"\nfunction = "{charge.name}"\n'
+        "arguments = { order = 1 }\n"
+    )
+    client = penstock.client
+    done = await client.definitions.run(definition)
+    await client.graphs.dispatch({"only": Step(charge(order=1))}, title="of no definition")
+    await penstock.run_pending()
+    paused = await client.definitions.run(definition)
+    await client.graphs.pause(paused, "wrong day")
+    assert {row.id for row in await declared_rows(None, "orders", client)} == {done, paused}
+    assert await declared_rows(None, "others", client) == []
+    [row] = await declared_rows("paused", "", client)
+    assert (row.id, row.kind, row.version, row.pause_reason) == (paused, "declared", 2, "wrong day")
+    assert [row.id for row in await declared_rows("completed", "", client)] == [done]

@@ -341,6 +341,13 @@ WORKFLOW_RESUME = _histogram(
     "Time from what a coded workflow waited for to the start of its next run.",
     "function",
 )
+WORKFLOW_STEP = _histogram(
+    "workflow.step",
+    "Time from the dispatch of the job of a workflow's step until its end, with waits and tries. "
+    "Graphs without a definition are not counted.",
+    "workflow",
+    "step",
+)
 GRAPHS = _gauge(
     "graph.unfinished",
     "{graph}",

@@ -171,7 +171,10 @@ ROLES: dict[str, Role] = {
             "events.workflow.*.InboxCarried",
             *(
                 f"state.{kind}.*"
-                for kind in ("cursor", "batch", "graph", "health", "schedule", "pause", "settings")
+                for kind in (
+                    *("cursor", "batch", "graph", "suspended"),
+                    *("health", "schedule", "pause", "settings"),
+                )
             ),
         ),
         listens=(*_AWAITS, "notices.queue.*", _RELOAD),

@@ -16,7 +16,7 @@ COLUMNS = (
     Column("workflow", lambda row: row.id),
     Column("kind", lambda row: row.kind, rank=3),
     Column("function", lambda row: row.function, rank=2, sentence=True),
-    Column("since", lambda row: wording.clock(row.since), rank=1),
+    Column("since", lambda row: wording.clock(row.since), rank=2),
     Column("found", lambda row: row.reason, rank=1, sentence=True),
     Column("outcome", lambda row: row.outcome, rank=1, sentence=True),
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from penstock.bus import bounded
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.jobs import definition, workflow_pause, workflow_target
@@ -26,9 +27,9 @@ from penstock.cli.workflows.replay import replay
 from penstock.config.topology import PRIORITIES
 from penstock.events.envelope import utc_now
 from penstock.jobs.client import Client
-from penstock.jobs.errors import UnknownJob
+from penstock.jobs.errors import NotFound, UnknownJob
 from penstock.jobs.lifecycle import State
-from penstock.jobs.workflows.graph_record import GraphState
+from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.views.graph_board import graph_detail, graph_row
 from penstock.views.wording import clock
 from penstock.views.workflow_board import (
@@ -41,6 +42,9 @@ from penstock.views.workflow_board import (
 )
 
 WORKFLOW_ID = JOB_ID
+CODED_STATES = [*(state.value for state in State), BLOCKED, PAUSED]
+STATES = list(dict.fromkeys([*CODED_STATES, *(state.value for state in GraphState)]))
+_AT_ONCE = 50
 
 
 @click.group(cls=Group, example="penstock workflow ls --waiting-longer 1d")
@@ -141,10 +145,11 @@ def wait(session: Session, id: str, timeout: float | None) -> None:
 @workflow.command(name="ls", example="penstock workflow ls --waiting-longer 1d")
 @click.option(
     "--state",
-    type=click.Choice([*(state.value for state in State), BLOCKED, PAUSED]),
+    type=click.Choice(STATES),
     help="Only workflows in this state.",
 )
-@click.option("--function", default="", help="Only workflows of this function.")
+@click.option("--function", default="", help="Only those of this function, or definition.")
+@click.option("--declared", is_flag=True, help="Instances of definitions, instead of coded ones.")
 @click.option(
     "--waiting-longer", type=SECONDS, help="Only those that last went on so long ago: 1d."
 )
@@ -157,9 +162,25 @@ def wait(session: Session, id: str, timeout: float | None) -> None:
 )
 @click.pass_obj
 def list_workflows(
-    session: Session, state: str | None, function: str, waiting_longer: float | None, limit: int
+    session: Session,
+    state: str | None,
+    function: str,
+    waiting_longer: float | None,
+    limit: int,
+    declared: bool,
 ) -> None:
-    """List the workflows that changed last, or those that have waited longest."""
+    """List the workflows that changed last, or those that have waited longest.
+
+    Instances of definitions are listed with --declared, those first that were started last.
+    """
+    if declared:
+        if waiting_longer is not None:
+            raise Refused("--waiting-longer lists coded workflows; leave out --declared")
+        graphs = session.with_client(partial(declared_rows, state, function))
+        write_rows(session, graphs[:limit], COLUMNS, "no matching workflows")
+        return
+    if state is not None and state not in CODED_STATES:
+        raise Refused(f"only declared workflows can be {state}: add --declared")
     listed = session.with_client(
         lambda client: client.workflows.list(
             state=State(state) if state and state not in (BLOCKED, PAUSED) else None,
@@ -285,6 +306,27 @@ def _in_time(workflow_id: str, timeout: float | None) -> Iterator[None]:
 async def _coded(workflow_id: str, client: Client) -> WorkflowDetail:
     view = await client.workflows.get(workflow_id, with_attempts=True)
     return workflow_detail(view, utc_now())
+
+
+async def declared_rows(state: str | None, name: str, client: Client) -> list[WorkflowRow]:
+    """Instances of definitions, those first that were started last.
+
+    Args:
+        state: in which they are; None for any.
+        name: of the definition; empty for any.
+        client: reads them.
+    """
+
+    async def read(graph_id: str) -> GraphRecord | None:
+        try:
+            return await client.graphs.show(graph_id)
+        except NotFound:  # its last event has left the log meanwhile
+            return None
+
+    graphs = await bounded.gather(read, await client.graphs.ids(), _AT_ONCE)
+    rows = [graph_row(graph) for graph in graphs if graph and graph.definition]
+    chosen = [row for row in rows if state in {None, row.state} and name in {"", row.function}]
+    return sorted(chosen, key=lambda row: row.dispatched_at, reverse=True)
 
 
 async def _detail(text: str, client: Client) -> WorkflowDetail:

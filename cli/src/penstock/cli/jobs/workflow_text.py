@@ -33,7 +33,7 @@ COLUMNS = (
     Column("state", lambda row: row.state, rank=1),
     Column("function", lambda row: row.function, rank=1, sentence=True),
     Column("waits for", lambda row: row.waits_for, rank=1, sentence=True),
-    Column("since", lambda row: wording.clock(row.waiting_since), rank=1),
+    Column("since", lambda row: wording.clock(row.waiting_since), rank=2),
     Column("advances", lambda row: str(row.advances), number=True, rank=3),
     Column("dispatched", lambda row: wording.clock(row.dispatched_at), rank=2),
     Column("status", status, rank=2, sentence=True),
@@ -68,7 +68,8 @@ def description(detail: WorkflowDetail, most: int | None = None, width: int = 0)
     if row.state == "completed" and row.kind == "coded":
         lines.append(f"result     {msgspec.json.encode(detail.result).decode()}")
     if detail.steps:
-        lines += ["steps", *(f"  {line}" for line in tree(detail.steps, most))]
+        drawn = tree(detail.steps, most, is_graph=row.kind == "declared")
+        lines += ["steps", *(f"  {line}" for line in drawn)]
     lines = [_cut(line, width) for line in lines]
     if detail.critical_path:
         lines += ["critical path (*)", *_wrapped(_path(detail, most), width)]

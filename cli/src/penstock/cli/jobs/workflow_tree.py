@@ -26,15 +26,15 @@ class _Line(NamedTuple):
     after: str = ""
 
 
-def tree(steps: Sequence[StepRow], most: int | None = None) -> list[str]:
+def tree(steps: Sequence[StepRow], most: int | None = None, *, is_graph: bool = False) -> list[str]:
     """The steps, one a line, in their order.
 
     Args:
         steps: of one workflow.
+        is_graph: whether they are drawn by what they need, else by their scopes.
         most: how many are drawn: those that failed, that have not ended and that are critical come
             first, and lines in between say how many are left out; None for all.
     """
-    is_graph = any(step.needs for step in steps)
     drawn = list(_graph(steps) if is_graph else _scopes(steps))
     width = max(len(line.label) for line in drawn)
     chosen = _chosen(steps, most)

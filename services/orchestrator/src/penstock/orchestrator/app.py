@@ -31,6 +31,7 @@ from penstock.orchestrator.scheduling.cancelled_schedules import CancelledSchedu
 from penstock.orchestrator.scheduling.foreign_schedules import ForeignSchedules
 from penstock.orchestrator.scheduling.ticker import Ticker
 from penstock.orchestrator.scheduling.timers import Timers
+from penstock.orchestrator.workflows.long_waits import LongWaits
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime import service_process
@@ -91,7 +92,7 @@ class Orchestrator:
         self.suspended = SuspendedWorkflows(
             self._bus, self._subjects, self._client, after_seconds, running.meters
         )
-        self._suspended_cursor = Cursor(self._bus, self._subjects, "workflows")
+        self._long_waits = LongWaits(self._bus, self._subjects, self.suspended)
         self.ticker = Ticker(self._bus, self._subjects, running.source)
         self._timers = Timers(self._bus, self._subjects, running.pause)
         self._cancelled = CancelledSchedules(self._bus, self._subjects, running.pause)
@@ -160,7 +161,7 @@ class Orchestrator:
         while True:
             try:
                 await self.workflows.load()
-                self.suspended.resume((await self._suspended_cursor.load()).sequence)
+                await self._long_waits.load()
                 return await self._cursor.load()
             except BusError as error:
                 log.warning("waiting for the broker: %s", error)
@@ -225,5 +226,5 @@ class Orchestrator:
 
     async def _keep_positions(self) -> None:
         await self._cursor.keep(self.position)
-        await self._suspended_cursor.keep(Position(sequence=self.suspended.cursor()))
+        await self._long_waits.keep(leads=self.history.leads)
         await self.workflows.keep()

@@ -48,6 +48,7 @@ class SuspendedWorkflow:
         is_over: it was cancelled: its steps are to be, too.
         is_cancelling: its code is to be given ``Cancelled``.
         cancel_by: POSIX seconds; it is cancelled then, whether or not it has cleaned up.
+        is_unread: an earlier process followed it; what it waits for was not read since.
         is_paused: it does not go on, and no step is dispatched, until it is resumed.
     """
 
@@ -66,6 +67,7 @@ class SuspendedWorkflow:
         "is_cancelling",
         "is_over",
         "is_paused",
+        "is_unread",
         "is_woken",
         "jobs",
         "kinds",
@@ -94,7 +96,7 @@ class SuspendedWorkflow:
         self.unseen: set[int] = _NO_NUMBERS
         self.checks = 0
         self.is_woken = self.is_over = self.gives_up = self.is_paused = False
-        self.is_cancelling = False
+        self.is_cancelling = self.is_unread = False
         self.cancel_by = math.inf
         self._cancelled_from = math.inf
 
@@ -105,6 +107,7 @@ class SuspendedWorkflow:
             Whether it is known by that: nothing lies in between, and nothing is to be cancelled.
         """
         is_next = event.number == self.number + 1 and event.parts == self.parts
+        is_next = is_next and not self.is_unread
         gives_up = self.gives_up or bool(event.cancelled)
         self.parts, self.gives_up = event.parts, False
         self.sequence, self.number, self.wait = sequence, event.number, _shared(event.wait)
@@ -182,6 +185,11 @@ class SuspendedWorkflow:
         self._failed = failed or _NO_NUMBERS
 
     @property
+    def is_unsettled(self) -> bool:
+        """Whether something is under way that another process would have to begin again."""
+        return self.is_woken or self.is_over or self.is_due
+
+    @property
     def look_at(self) -> float:
         """POSIX seconds, at which something is to be done for its times alone."""
         return min(self.check_at, self.cancel_by)
@@ -215,7 +223,7 @@ class SuspendedWorkflow:
         ended: Mapping[int, bool],
     ) -> None:
         """What it waits for, what is open, and how that stands in the log."""
-        self.wait = _shared(wait)
+        self.wait, self.is_unread = _shared(wait), False
         self.jobs = self.signals = self.kinds = _NOTHING
         self.ended, self.unseen = dict(ended) or _NOTHING, _NO_NUMBERS
         self._add(steps)

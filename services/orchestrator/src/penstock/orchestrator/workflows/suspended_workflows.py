@@ -124,6 +124,27 @@ class SuspendedWorkflows:
         """Goes on where an earlier process stood."""
         self.position = start - 1
 
+    def restore(self, key: str, workflow: SuspendedWorkflow, function: str) -> None:
+        """One that an earlier process followed."""
+        self.unfinished[key] = workflow
+        self._meters.suspended(key, function)
+        if workflow.is_paused:
+            self._meters.paused(key)
+
+    def compare(self, keys: Iterable[str]) -> None:
+        """Has these read again, before anything comes for them."""
+        for key in keys:
+            self._compare_soon(key)
+
+    def unsettled(self, keys: Iterable[str]) -> list[str]:
+        """Those of these for which something came that has not led to their start yet."""
+        pending = self._touched | self._unknown
+        return [key for key in keys if key in pending or self.unfinished[key].is_unsettled]
+
+    def function(self, key: str) -> str:
+        """The function of a workflow, as it is counted."""
+        return self._meters.function(key)
+
     def patterns(self) -> Sequence[str]:
         """What is read: the ends of jobs only while a workflow waits."""
         subjects = self._subjects
@@ -166,6 +187,9 @@ class SuspendedWorkflows:
         self.position = stored.sequence
 
     def _see_own(self, key: str, stored: Stored) -> None:
+        before = self.unfinished.get(key)
+        if before is not None and stored.sequence <= before.sequence:
+            return  # an earlier process has seen it
         event = read_event(stored, JOB_EVENTS)
         check_at = stored.at.timestamp() + self._after_seconds
         if isinstance(event, JobCarried):
@@ -226,12 +250,14 @@ class SuspendedWorkflows:
     def _see_end(self, key: str, n: int, *, completed: bool) -> None:
         if workflow := self.unfinished.get(key):
             workflow.see_end(n, completed=completed)
-            if workflow.is_due:
+            if workflow.is_unread:
+                self._compare_soon(key)
+            elif workflow.is_due:
                 self._touch(key)
 
     def _see_signal(self, key: str) -> None:
         workflow = self.unfinished.get(key)
-        if workflow is not None and workflow.signals:
+        if workflow is not None and (workflow.signals or workflow.is_unread):
             self._compare_soon(key)  # it may be one that was sent before
 
     def _see_job(self, job_id: str, name: str, stored: Stored) -> None:
@@ -250,6 +276,7 @@ class SuspendedWorkflows:
             workflow.see_requeue(step[1])
         else:
             self._see_end(*step, completed=(_ENDS | _BATCH_ENDS)[name])
+            self._meters.step_ended(*step, stored.at)
 
     def _see_own_end(self, key: str, name: str, stored: Stored) -> None:
         event = read_event(stored, JOB_EVENTS)
@@ -257,7 +284,8 @@ class SuspendedWorkflows:
             return
         self._meters.ended(key, event, stored.at)
         workflow = self.unfinished[key]
-        if name != "JobDead" and workflow.has_living_jobs:  # dead, it may be requeued
+        may_leave_jobs = workflow.has_living_jobs or workflow.is_unread
+        if name != "JobDead" and may_leave_jobs:  # dead, it may be requeued
             workflow.is_over = True
             self._touch(key)
         else:
@@ -369,8 +397,7 @@ class SuspendedWorkflows:
         history, parent = await self._log.traced_history(key)
         record = lifecycle.fold(history)
         if record is None or record.state.ended:
-            self.unfinished.pop(key, None)
-            self._meters.forget(key)
+            await self._settle_ended(key, workflow, record, now)
             return
         if record.state is not State.SUSPENDED or record.changed_by != workflow.sequence:
             workflow.checked(now, self._after_seconds)
@@ -384,12 +411,25 @@ class SuspendedWorkflows:
             await self._wake_ups.send_of(record, trace)
             self._woke(key, workflow, now)
 
+    async def _settle_ended(
+        self, key: str, workflow: SuspendedWorkflow, record: JobRecord | None, now: float
+    ) -> None:
+        """One whose end was not seen, or was seen by an earlier process."""
+        self._meters.forget(key)
+        workflow.is_over = workflow.is_unread
+        if workflow.is_over and record is not None and record.state is not State.DEAD:
+            await self._cancel_steps(key, workflow, now)
+        else:
+            self.unfinished.pop(key, None)
+
     def _woke(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
         workflow.woken(now + _WAKE_UPS_AFTER * self._after_seconds)
         self._meters.woken(key, now)
 
     async def _is_in_order(self, key: str, workflow: SuspendedWorkflow) -> bool:
         """Whether what must exist does, as far as single events show it."""
+        if workflow.is_unread:
+            return False
         if workflow.is_woken:
             subject = self._subjects.events("job", key, "JobStarted")
             started = await self._bus.last(self._subjects.events_stream, subject)
@@ -427,7 +467,11 @@ class SuspendedWorkflows:
     async def _cancel_steps(self, key: str, workflow: SuspendedWorkflow, now: float) -> None:
         """At once, and once more later: its worker may be just about to dispatch some."""
         reason = f"workflow {key} was cancelled"
+        record = await self._log.read(key) if workflow.is_unread else None
+        if record is not None:
+            steps = memo.open_steps(record.workflow or memo.EMPTY).values()
+            workflow.see_all((), steps, {})
         await self._steps.cancel(key, workflow.kinds, reason)
-        if workflow.checks:
+        if workflow.checks or not workflow.kinds:
             self.unfinished.pop(key, None)
         workflow.checked(now, self._after_seconds)

@@ -38,6 +38,7 @@ from penstock.orchestrator.workflows.alarms import Alarms
 from penstock.orchestrator.workflows.graph_meters import GraphMeters
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
+from penstock.orchestrator.workflows.step_meters import GraphStepMeters
 from penstock.runtime.limited_log import LimitedLog
 from penstock.runtime.tasks import within
 from penstock.telemetry.meters import Meters
@@ -81,7 +82,7 @@ class WorkflowTracker:
         self._bus, self._subjects, self._source = bus, subjects, source
         self._executor = InstructionExecutor(bus, subjects, client)
         self._snapshots = WorkflowSnapshots(bus, subjects, source)
-        self._skipped = LimitedLog(log)
+        self._skipped, self._steps = LimitedLog(log), GraphStepMeters(meters or Meters(), bus.now())
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()
         self._unsettled: set[tuple[str, str]] = set()
@@ -222,6 +223,7 @@ class WorkflowTracker:
             graph = self.unfinished.get(("graph", step[0]))
             if isinstance(graph, Graph):
                 graph.see_job(step[1], name, stored.sequence)
+                self._steps.see_job(graph.record, step[1], name, stored.at.timestamp())
                 self._touch("graph", step[0])
 
     async def _see_workflow(self, noun: str, key: str, name: str, stored: Stored) -> None:
@@ -376,6 +378,7 @@ class WorkflowTracker:
             self._tried.pop(name, None)
             self._unsettled.discard(name)
             self._alarms.set(name, None)
+            self._steps.forget(name[1])
             with suppress(BusError):  # what is left of it would do no harm
                 await self._snapshots.forget(name)
 

@@ -13,6 +13,7 @@ from sys import intern
 from penstock.events.envelope import Event
 from penstock.events.job import JobCompleted
 from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.orchestrator.workflows.step_meters import StepMeters
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Meters, Reading
 
@@ -38,7 +39,12 @@ class WorkflowMeters:
         self._due: dict[str, float] = {}
         self._blocked: dict[str, tuple[str, float]] = {}
         self._paused: set[str] = set()
+        self._steps = StepMeters(meters)
         meters.read(self)
+
+    def function(self, key: str) -> str:
+        """The function of a workflow; empty where it is not known."""
+        return self._functions.get(key, "")
 
     def suspended(self, key: str, function: str) -> None:
         """A workflow is suspended."""
@@ -50,8 +56,19 @@ class WorkflowMeters:
         self.suspended(key, event.function)
         if stored_at.timestamp() >= self._since:
             self._meters.count(metrics.WORKFLOW_ADVANCES, self._functions[key])
+            self._begin_steps(key, event)
         if event.due_at is not None:
             self._due[key] = event.due_at.timestamp()
+
+    def _begin_steps(self, key: str, event: WorkflowAdvanced) -> None:
+        at, function = event.now.timestamp(), self._functions[key]
+        for step in event.scheduled:
+            if step.kind == "job":
+                self._steps.began(key, step.n, at, workflow=function, name=step.key)
+
+    def step_ended(self, key: str, n: int, stored_at: datetime) -> None:
+        """The job of a step has ended."""
+        self._steps.ended(key, n, stored_at.timestamp())
 
     def blocked(self, key: str, event: WorkflowBlocked) -> None:
         """The code of a workflow does not fit what it recorded."""
@@ -87,6 +104,7 @@ class WorkflowMeters:
         self._due.pop(key, None)
         self._blocked.pop(key, None)
         self._paused.discard(key)
+        self._steps.forget(key)
 
     def _goes_on(self, key: str, started_at: float) -> None:
         self._blocked.pop(key, None)
