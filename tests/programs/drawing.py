@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.programs.program import (
     MAX_JOBS,
     SIGNALS,
+    Anew,
     Break,
     Catch,
     Gather,
@@ -23,6 +24,7 @@ from tests.programs.program import (
     Sleep,
     Story,
     Sub,
+    Tidy,
     Undo,
     Wait,
     jobs,
@@ -32,6 +34,7 @@ from tests.programs.program import (
 HOUR = 3600.0
 _MOST_HOURS = 4_000
 _DEPTH = 4
+_TIDY_SECONDS = 40_000
 
 
 class Drawing:
@@ -50,6 +53,8 @@ class Drawing:
         program = self.program()
         if any(run.undone_by for run in jobs(program)) and self._chance.random() < 0.7:
             return Sequence((Catch(program), Undo()))
+        if self._chance.random() < 0.1:
+            return Sequence((Catch(program), Anew(self.program())))
         return program
 
     def program(self, depth: int = _DEPTH, breaks: bool = True, is_sub: bool = False) -> Program:
@@ -86,10 +91,10 @@ class Drawing:
         weights = [10, 1, 4, 3, 3 * (not is_sub), 0.3, 0.5 * breaks]
         kind = chance.choices(kinds, weights)[0]
         match kind:
-            case "run" if run := self._run():
-                undo = self._run() if chance.random() < 0.2 and not is_sub else None
+            case "run" if run := self.job():
+                undo = self.job() if chance.random() < 0.2 and not is_sub else None
                 return replace(run, undone_by=undo)
-            case "map" if of_batch := [run for _ in range(3) if (run := self._run())]:
+            case "map" if of_batch := [run for _ in range(3) if (run := self.job())]:
                 return Map(tuple(of_batch), chance.randint(0, 1))
             case "inline":
                 return Inline(next(self._inlines), chance.random() < 0.1)
@@ -101,7 +106,7 @@ class Drawing:
                 return Break()
         return Sleep(self.seconds())
 
-    def _run(self) -> Run | None:
+    def job(self) -> Run | None:
         """A job, as long as there may be more."""
         if (number := next(self._jobs)) >= MAX_JOBS:
             return None
@@ -121,5 +126,7 @@ def draw(seed: int) -> Story:
         Sent(drawing.seconds(), chance.choice(SIGNALS), number, chance.choice([1, 1, 2]))
         for number in range(chance.randint(0, waits + 1) if waits else 0)
     )
-    cancelled_at = drawing.seconds() if chance.random() < 0.1 else None
+    cancelled_at = drawing.seconds() / 4 if chance.random() < 0.15 else None
+    if cancelled_at is not None and (job := drawing.job()) and chance.random() < 0.7:
+        program = Tidy(program, replace(job, seconds=float(chance.randint(1, _TIDY_SECONDS))))
     return Story(seed, program, sent, cancelled_at)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from tests.programs.program import (
+    Anew,
     Break,
     Catch,
     Gather,
@@ -26,6 +27,7 @@ from tests.programs.program import (
     Sleep,
     Story,
     Sub,
+    Tidy,
     Undo,
     Wait,
 )
@@ -63,6 +65,10 @@ class _Raised(Exception):
     pass
 
 
+class _Anew(Exception):
+    """What a workflow goes on with is the first argument."""
+
+
 class _Loop(asyncio.SelectorEventLoop):
     """Its time passes at once."""
 
@@ -94,7 +100,7 @@ class _Model:
         for sent in self._story.sent:
             self.moments.append(sent.at)
             loop.call_at(sent.at, self._arrive, sent.signal, sent.value)
-        running = asyncio.ensure_future(self._run(self._story.program))
+        running = asyncio.ensure_future(self._generations(self._story.program))
         if (at := self._story.cancelled_at) is not None:
             self.moments.append(at)
             loop.call_at(at, running.cancel)
@@ -106,6 +112,13 @@ class _Model:
             return Expected("dead", "Broken", loop.time())
         except asyncio.CancelledError:
             return Expected("cancelled", None, loop.time())
+
+    async def _generations(self, program: Program) -> Any:
+        while True:
+            try:
+                return await self._run(program)
+            except _Anew as anew:
+                program, self._undoing = anew.args[0], []
 
     # --- parts ------------------------------------------------------------------------------------
     async def _run(self, program: Program) -> Any:
@@ -121,6 +134,14 @@ class _Model:
                     return await self._run(part)
                 except (_Failed, _Raised):
                     raise _Failed("StepFailed") from None
+            case Anew(part):
+                raise _Anew(part)
+            case Tidy(part, by):
+                try:
+                    return await self._run(part)
+                except asyncio.CancelledError:
+                    await self._job(by)
+                    raise
             case Catch(part):
                 try:
                     return await self._run(part)
@@ -260,7 +281,7 @@ def _height(program: Program) -> int:
             return 1 + max(map(_height, parts), default=0)
         case Sequence(parts):
             return max(map(_height, parts))
-        case Catch(part) | Sub(part):
+        case Catch(part) | Sub(part) | Tidy(part) | Anew(part):
             return _height(part)
         case _:
             return 0

@@ -22,6 +22,7 @@ WORKFLOW = "w"
 _NEVER = float("inf")
 _RECOVERS_WITHIN = (1, 11, 12, 31, 45, 65, 95, 400, 1500)
 """Seconds after a crash at which the installation is looked at."""
+_CLEANUP_SECONDS = 86_400.0
 _MOST_MOVES = 2_000
 
 
@@ -113,7 +114,7 @@ class Play:
             _, sent = self._agenda.pop(0)
             if sent is None:
                 await system.client.workflows.cancel(
-                    WORKFLOW, "the story says so", cleanup_seconds=0
+                    WORKFLOW, "the story says so", cleanup_seconds=_CLEANUP_SECONDS
                 )
             else:
                 await self._send(sent)

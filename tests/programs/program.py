@@ -13,7 +13,7 @@ from typing import Any, Union
 import msgspec
 
 from penstock.jobs import Call, Context, job, workflow
-from penstock.jobs.errors import StepFailed
+from penstock.jobs.errors import Cancelled, StepFailed
 from penstock.jobs.workflows.coded.context import WorkflowContext
 
 MAX_JOBS = 16
@@ -49,6 +49,19 @@ class Map(msgspec.Struct, frozen=True, tag=True):
 
     jobs: tuple[Run, ...]
     allowed_failures: int = 0
+
+
+class Tidy(msgspec.Struct, frozen=True, tag=True):
+    """Where it is cancelled, a job runs before it ends. The whole of a program, if any."""
+
+    part: Program
+    by: Run
+
+
+class Anew(msgspec.Struct, frozen=True, tag=True):
+    """The workflow begins anew, with another program. The last part of a program, if any."""
+
+    part: Program
 
 
 class Sub(msgspec.Struct, frozen=True, tag=True):
@@ -100,7 +113,21 @@ class Catch(msgspec.Struct, frozen=True, tag=True):
 
 
 Program = Union[  # noqa: UP007 - recursive
-    Run, Inline, Sleep, Wait, Raise, Break, Undo, Map, Sub, Sequence, Gather, Race, Catch
+    Run,
+    Inline,
+    Sleep,
+    Wait,
+    Raise,
+    Break,
+    Undo,
+    Tidy,
+    Anew,
+    Map,
+    Sub,
+    Sequence,
+    Gather,
+    Race,
+    Catch,
 ]
 
 
@@ -134,8 +161,11 @@ def leaves(program: Program) -> Iterator[Any]:
         case Sequence(parts) | Gather(parts) | Race(parts):
             for part in parts:
                 yield from leaves(part)
-        case Catch(part) | Sub(part):
+        case Catch(part) | Sub(part) | Anew(part):
             yield from leaves(part)
+        case Tidy(part, by):
+            yield from leaves(part)
+            yield by
         case _:
             yield program
 
@@ -223,6 +253,8 @@ async def interpret(
     match program:
         case Sub(part):
             return await ctx.run(sub(part))
+        case Anew(part):
+            return await ctx.continue_as_new(sub(part))
         case Sequence(parts):
             return [await interpret(ctx, part, call, sub, is_mended) for part in parts]
         case Gather(parts, drain):
@@ -235,6 +267,12 @@ async def interpret(
                 return await interpret(ctx, part, call, sub, is_mended)
             except (StepFailed, TimeoutError) as error:
                 return f"caught {type(error).__name__}"
+        case Tidy(part, by):
+            try:
+                return await interpret(ctx, part, call, sub, is_mended)
+            except Cancelled:
+                await ctx.run(call(by))
+                raise
         case Break():
             if not is_mended(ctx.workflow_id):
                 raise Broken(UNMENDED)

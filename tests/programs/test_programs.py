@@ -21,6 +21,7 @@ from tests.programs.program import (
     Sleep,
     Story,
     Sub,
+    Tidy,
     Undo,
     Wait,
     leaves,
@@ -93,6 +94,11 @@ def test_the_model_knows_how_a_program_ends(program: Any, end: tuple[str, Any, f
 def test_the_model_knows_of_a_cancel() -> None:
     found = expected(Story(0, Sleep(hours(5)), cancelled_at=hours(2)))
     assert (found.state, round(found.at)) == ("cancelled", hours(2))
+
+
+def test_the_model_knows_of_cleaning_up() -> None:
+    found = expected(Story(0, Tidy(Sleep(hours(5)), Run(0, hours(2))), cancelled_at=hours(2)))
+    assert (found.state, round(found.at)) == ("cancelled", hours(4))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.programs.drawing import Drawing
 from tests.programs.model import Expected, Undetermined, outcome
 from tests.programs.program import (
     SIGNALS,
+    Anew,
     Break,
     Catch,
     Gather,
@@ -85,8 +86,8 @@ def _timeless(program: Program, chance: random.Random, breaks: bool) -> Program:
             return Race(tuple(raced))
         case Catch(part):
             return Catch(_timeless(part, chance, breaks))
-        case Sub(part):
-            return Sub(_timeless(part, chance, breaks))
+        case Sub(part) | Anew(part):
+            return replace(program, part=_timeless(part, chance, breaks))
         case Map(of_batch):
             return replace(program, jobs=tuple(_soon(run, chance) for run in of_batch))
         case Run():
@@ -112,7 +113,7 @@ def _at_other_times(program: Program, chance: random.Random) -> Program:
     match program:
         case Sequence(parts) | Gather(parts) | Race(parts):
             return replace(program, parts=tuple(_at_other_times(part, chance) for part in parts))
-        case Catch(part) | Sub(part):
+        case Catch(part) | Sub(part) | Anew(part):
             return replace(program, part=_at_other_times(part, chance))
         case Map(of_batch):
             others = tuple(_at_other_times(run, chance) for run in of_batch)

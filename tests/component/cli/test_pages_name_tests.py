@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGES = ["new-user-findings.md", "reference-items.md"]
+NAMING = [*PAGES, "workflows.md"]
 NAMED = re.compile(r"((?:tests/[\w/]*/)?test_\w+\.py)?(?:::(test_\w+))?")
 
 
@@ -27,7 +28,7 @@ def missing(text: str) -> list[str]:
     return absent
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", NAMING)
 def test_each_test_that_a_page_names_exists(page: str) -> None:
     assert missing((ROOT / "docs" / page).read_text("utf-8")) == []
 

@@ -142,6 +142,20 @@ async def test_a_timer_wakes_it(penstock: Bench) -> None:
     assert (await penstock.client.job(workflow_id)).state is State.COMPLETED
 
 
+async def test_a_timer_that_fires_a_moment_early_costs_no_advance(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(reminded())
+    await penstock.run_pending()
+    await penstock.advance(timedelta(hours=1) - timedelta(seconds=0.1))
+    due_at = (await penstock.client.job(workflow_id)).record.wakes_at
+    assert due_at
+    await asyncio.sleep(due_at.timestamp() - penstock.bus.now() - 0.01)
+    penstock.bus.fire(penstock.bus.subjects.schedule("workflows", workflow_id))
+    await penstock.run_pending()
+    view = await penstock.client.job(workflow_id)
+    assert view.state is State.COMPLETED
+    assert [type(event) for _, event in view.events].count(WorkflowAdvanced) == 1
+
+
 @workflow()
 async def approved(ctx: WorkflowContext) -> list[bool]:
     first = await ctx.wait_signal("approved", bool)

@@ -36,7 +36,7 @@ from penstock.events.job import (
     JobRevived,
 )
 from penstock.events.scaling import LeaderChanged, WorkersScaled
-from penstock.events.workflow import InlineResult, Resolution
+from penstock.events.workflow import InlineResult, Resolution, WorkflowContinued
 from penstock.verifying import workflows
 from penstock.verifying.checker import MOST_SHOWN, Extent
 from penstock.verifying.rules import Rule
@@ -255,6 +255,27 @@ def test_a_breach_is_reported(rule: Rule, change: Change) -> None:
     report = log.report()
     assert rule in report.broken, report
     assert not report.is_kept
+
+
+def test_a_workflow_that_began_anew_may_use_its_keys_again() -> None:
+    log = Log()
+    history = log.jobs["w"]
+    continued = WorkflowContinued(job_id="w", queue="q", generation=1, payload=b"")
+    advanced, recorded = history[2][1], history[4][1]
+    again = replace(advanced, scheduled=(replace(advanced.scheduled[0], n=2),))
+    history[5:] = [
+        (90, continued),
+        (91, started("w")),
+        (92, again),
+        (97, started("w")),
+        (98, replace(recorded, consumed=recorded.consumed[:1])),
+        (99, completed("w")),
+    ]
+    other = run("w_step_2", 93)
+    log.jobs["w_step_2"] = [*other[:2], (95, replace(other[2][1], result=RESULT))]
+    assert log.report().violations == []
+    history[8] = (98, recorded)
+    assert Rule.WORKFLOW in log.report().broken  # the signal was consumed before
 
 
 def test_each_rule_of_the_log_alone_has_a_breach_that_is_tried() -> None:

@@ -77,6 +77,10 @@ class _Notes:
                 self._advances = self._recorded = 0
                 self._open, self._inline = {}, set()
                 return
+            case WorkflowContinued():  # keys and advances begin anew, numbers of steps do not
+                self._open, self._inline = {}, set()
+                self._advances = self._recorded = 0
+                return
             case WorkflowFixed():
                 self._open = {k: s for k, s in self._open.items() if k not in event.forgotten}
                 self._inline.difference_update(event.forgotten)

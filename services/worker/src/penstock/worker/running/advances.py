@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -50,6 +51,8 @@ log = logging.getLogger("penstock.worker")
 
 T = TypeVar("T")
 _RETRY_SECONDS = 0.1
+_EARLY = timedelta(milliseconds=20)
+"""So much may two estimates of the broker's clock differ."""
 
 
 class Advances:
@@ -172,7 +175,20 @@ class WorkerSurroundings:
         read_signals = partial(self._in_loop, lambda: self._signals(workflow_memo))
         cancelling = workflow_memo.cancelling
         self._arrivals = Arrivals(ends, read_signals, self.secrets, cancelling)
+        self._await_timer(workflow_memo)
         return workflow_memo
+
+    def _await_timer(self, workflow_memo: WorkflowMemo) -> None:
+        """Waits for a timer of the broker's clock that fires within moments.
+
+        The process that stored the message estimated the clock, as this worker does. An advance too
+        early by a millisecond would only suspend the workflow again.
+        """
+        steps = memo.open_steps(workflow_memo).values()
+        now = self.now()
+        early = min((s.due_at - now for s in steps if s.due_at and s.due_at > now), default=_EARLY)
+        if early < _EARLY:
+            time.sleep(early.total_seconds())
 
     def whole_record(self) -> JobRecord:
         """The job by all its events; of those that suspended it only some are read at first."""
