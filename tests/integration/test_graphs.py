@@ -11,7 +11,7 @@ from tests.integration.counting import QUEUE, WITHIN, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.jobs import JobType, job, registry
+from penstock.jobs import JobType, SignalWait, job, registry
 from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.errors import AlreadyDispatched, BadArguments, JobRefused
@@ -217,6 +217,42 @@ async def test_a_chain_goes_on_with_the_next_orchestrator(stage: Stage) -> None:
         async with stage.orchestrator():
             assert (await stage.client.graphs.wait(chain, WITHIN)).state is GraphState.COMPLETED
     assert [str(n) for n in range(40)] == ORDER
+
+
+async def test_waits_go_on_with_the_next_orchestrator(stage: Stage) -> None:
+    graphs = stage.client.graphs
+    steps = {
+        "a": Step(mark(name="a")),
+        "sleep": Step(sleep=0.3, after=["a"]),
+        "paid": Step(wait=SignalWait(timeout_seconds=0.3), after=["a"], may_fail=True),
+        "ok": Step(approval=SignalWait(), after=["sleep", "paid"], rule="all_done"),
+        "b": Step(mark(name="b"), after=["ok"]),
+    }
+    async with stage.worker():
+        async with stage.orchestrator():
+            graph = await graphs.dispatch(steps)
+            await eventually(lambda: _waits(stage, graph), WITHIN)
+        await graphs.signal(graph, "ok", True)
+        async with stage.orchestrator(), stage.orchestrator():
+            record = await graphs.wait(graph, WITHIN)
+    assert (record.state, ORDER) == (GraphState.COMPLETED, ["a", "b"])
+    assert record.elapsed == (1, 2)
+
+
+async def _waits(stage: Stage, graph: str) -> bool:
+    return bool((await stage.client.graphs.show(graph)).waits)
+
+
+async def test_many_graphs_wait_for_one_moment(stage: Stage) -> None:
+    graphs = stage.client.graphs
+    async with stage.orchestrator(), stage.orchestrator():
+        ids = [
+            await graphs.dispatch({"sleep": Step(sleep=0.5), "end": Step(after=["sleep"])})
+            for _ in range(100)
+        ]
+        records = [await graphs.wait(graph, WITHIN) for graph in ids]
+    assert {record.state for record in records} == {GraphState.COMPLETED}
+    assert {record.elapsed for record in records} == {(0,)}
 
 
 # --- going on after a failure ---------------------------------------------------------------------

@@ -92,7 +92,7 @@ async def test_workflows_are_paused_and_resumed(
 
     await eventually(is_dispatched, WITHIN, "the job of the step")
     drawn = await shell.asked("workflow", "show", graph_id)
-    assert "only    scheduled  job" in drawn
+    assert "only  * scheduled  job" in drawn
     assert "Step only is scheduled" in await shell.asked("workflow", "why", graph_id)
     count = await shell.asked("workflow", "pause", "--function", linger.name, "--dry-run")
     assert count == "1 workflow match; nothing was done"

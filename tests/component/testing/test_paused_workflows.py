@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.unit.jobs.telling import event
 
-from penstock.events.job import JobStarted
+from penstock.events.job import JobDispatched, JobStarted
 from penstock.events.workflow import WorkflowPaused, WorkflowResumed
 from penstock.jobs import JobRefused, NotFound, State, Step, WorkflowContext, job, workflow
 from penstock.jobs.job_log import JobLog
@@ -19,6 +20,7 @@ from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.reconciling.reconciler import Reconciler
 from penstock.orchestrator.reconciling.transitions import step
 from penstock.testing import Bench
+from penstock.verifying.coded import check_workflow
 from penstock.worker.running.suspensions import Suspensions
 
 
@@ -50,6 +52,15 @@ async def reminded(ctx: WorkflowContext) -> str:
     began = ctx.now()
     await ctx.sleep(timedelta(hours=1))
     return f"{(ctx.now() - began).total_seconds():.0f} s"
+
+
+def test_a_start_of_a_paused_workflow_breaks_a_rule() -> None:
+    dispatched = event(JobDispatched)
+    before = [dispatched, event(WorkflowPaused), event(WorkflowResumed), event(JobStarted)]
+    for events, faults in ((before, 0), ([dispatched, event(WorkflowPaused), before[-1]], 1)):
+        history = list(enumerate(events, 1))
+        violations = list(check_workflow("j1", history, {}))
+        assert [one.text for one in violations] == faults * ["it was started while it was paused"]
 
 
 def starts(view: JobView) -> int:

@@ -12,6 +12,7 @@ from penstock.events.workflow import MAX_SIGNAL_BYTES
 from penstock.jobs import JobRefused, NotFound, State, WorkflowContext, job, workflow
 from penstock.jobs.errors import AmbiguousId
 from penstock.testing import Bench
+from penstock.verifying.coded import check_workflow
 from penstock.views.workflow_board import workflow_detail
 
 
@@ -67,15 +68,32 @@ async def test_the_first_that_fits_is_taken_of_several(penstock: Bench) -> None:
 
 @workflow()
 async def two_types(ctx: WorkflowContext) -> list[Any]:
-    return list(await ctx.gather(ctx.wait_signal("go", int), ctx.wait_signal("go", str)))
+    values = await ctx.gather(ctx.wait_signal("go", int), ctx.wait_signal("go", str))
+    await ctx.wait_signal("end", bool)
+    return list(values)
 
 
 async def test_a_value_goes_to_the_wait_that_it_fits(penstock: Bench) -> None:
     workflow_id = await penstock.client.dispatch(two_types())
+    await penstock.client.workflows.signal(workflow_id, "end", True)
     for value in (2.5, "a", 1):
         await penstock.client.workflows.signal(workflow_id, "go", value)
         await penstock.run_pending()
     assert (await penstock.client.job(workflow_id)).result == [1, "a"]
+
+
+async def test_signals_are_consumed_in_the_order_of_their_sending_whatever_waits(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(two_types())
+    for value in ("a", 1):
+        await penstock.client.workflows.signal(workflow_id, "go", value)
+    await penstock.client.workflows.signal(workflow_id, "end", True)
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id)
+    assert view.job.result == [1, "a"]
+    history = [(sequence, event) for sequence, event in view.job.events]
+    assert list(check_workflow(workflow_id, history, {})) == []
 
 
 @pytest.mark.parametrize(
@@ -129,3 +147,24 @@ async def test_the_beginning_of_an_id_stands_for_the_workflow_not_for_its_steps(
     await penstock.client.dispatch(packed(), job_id="0abc-two")
     with pytest.raises(AmbiguousId, match="2 jobs have an id"):
         await penstock.client.jobs.find_id("0abc")
+
+
+@workflow()
+async def approved_and_rested(ctx: WorkflowContext) -> None:
+    await ctx.gather(ctx.wait_signal("go", bool), ctx.wait_signal("go", bool), ctx.sleep(60))
+
+
+async def test_what_was_sent_and_not_taken_note_of_is_shown(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(approved_and_rested())
+    await penstock.run_pending()
+    await penstock.client.workflows.signal(workflow_id, "go", True)
+    view = await penstock.client.workflows.get(workflow_id)
+    detail = workflow_detail(view, broker_time(penstock.bus))
+    assert [(step.key, step.state) for step in detail.steps] == [
+        ("gather/go", "sent"),
+        ("gather/go#2", "waiting"),
+        ("gather/sleep", "waiting"),
+    ]
+    why = " ".join(detail.why)
+    assert "Signal go was sent; gather/go takes note of it when it goes on." in why
+    assert "Signal go was not sent, and gather/go#2 waits without end" in why

@@ -24,17 +24,21 @@ from penstock.events.workflow import (
 )
 from penstock.jobs import (
     JobRefused,
+    JobView,
     NotFound,
     State,
     StepFailed,
     WorkflowContext,
     WorkflowError,
     job,
+    job_view,
     registry,
     workflow,
 )
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads import redaction
+from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import unrecorded
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
@@ -277,6 +281,30 @@ async def test_a_message_that_names_other_counts_than_the_log_has_does_no_harm(
     view = await penstock.client.workflows.get(workflow_id)
     assert view.state is State.SUSPENDED
     assert [step.key for step in view.steps] == ["approved", "approved#2"]
+
+
+@workflow()
+async def counts(ctx: WorkflowContext) -> int:
+    return sum([await ctx.run(reserve(order=1)) for _ in range(30)])
+
+
+async def test_who_waits_for_a_long_workflow_does_not_read_it_at_each_advance(
+    penstock: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    read = job_view.read
+
+    async def counted(log: JobLog, job_id: str, ring: KeyRing) -> JobView:
+        reads.append(job_id)
+        return await read(log, job_id, ring)
+
+    workflow_id = await penstock.client.dispatch(counts())
+    with monkeypatch.context() as patched:
+        patched.setattr(job_view, "read", counted)
+        waiting = asyncio.create_task(penstock.client.wait(workflow_id, 10.0))
+        await penstock.run_pending()
+        assert (await waiting).result == 60
+    assert len(reads) < 15
 
 
 async def test_a_lost_wake_up_comes_again(penstock: Bench) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import cycle
 from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.declared.conversion import of_graph
 from tests.unit.declared.workflow_run import WorkflowRun
 
 from penstock.events.graph import GraphCompleted, GraphFailed, GraphStarted, GraphStep, Rule
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.payloads import payload
 from penstock.jobs.workflows import graph_order, graph_record
-from penstock.jobs.workflows.declared.conversion import of_graph
 from penstock.jobs.workflows.declared.definition import (
+    Branch,
     DeclaredCall,
     DeclaredStep,
     Definition,
@@ -33,6 +35,16 @@ OUTCOMES = st.sampled_from([Slot.COMPLETED, Slot.COMPLETED, Slot.FAILED, Slot.CA
 MOST = 7
 
 
+CALL = DeclaredCall(function="f")
+BRANCHES = st.builds(
+    lambda ways, otherwise: Branch(
+        on=("context", "way"), cases=dict.fromkeys(ways, CALL), otherwise=otherwise
+    ),
+    st.lists(st.sampled_from("abc"), min_size=1, unique=True),
+    st.sampled_from([None, CALL]),
+)
+
+
 @st.composite
 def definitions(draw: st.DrawFn) -> Definition:
     steps: list[DeclaredStep] = []
@@ -45,11 +57,13 @@ def definitions(draw: st.DrawFn) -> Definition:
         when = draw(st.sampled_from(conditions))
         is_join = bool(needs) and draw(st.integers(0, 4)) == 0
         is_wait = not is_join and draw(st.integers(0, 4)) == 0
+        is_branch = not is_join and not is_wait and draw(st.integers(0, 4)) == 0
         undo = None if is_join or draw(st.booleans()) else DeclaredCall(function="undo")
         steps.append(
             DeclaredStep(
                 name=f"s{number}",
-                function="" if is_join or is_wait else "f",
+                function="" if is_join or is_wait or is_branch else "f",
+                branch=draw(BRANCHES) if is_branch else None,
                 wait=SignalWait(timeout_seconds=60.0) if is_wait else None,
                 needs=needs,
                 rule=draw(st.sampled_from(rules)),
@@ -59,7 +73,8 @@ def definitions(draw: st.DrawFn) -> Definition:
                 sets={} if is_join or draw(st.booleans()) else {"n": ()},
             )
         )
-    return checked(Definition(name="w", steps=tuple(steps), context={"n": draw(st.integers(0, 3))}))
+    context = {"n": draw(st.integers(0, 3)), "way": draw(st.sampled_from("abc"))}
+    return checked(Definition(name="w", steps=tuple(steps), context=context))
 
 
 class Model:
@@ -73,6 +88,7 @@ class Model:
     ) -> None:
         self.outcomes, self.results, self.ends = outcomes, results, dict[str, str]()
         self.steps = {step.name: step for step in definition.steps}
+        self.way = definition.context["way"]
         for step in definition.steps:
             self.ends[step.name] = self._end(step, definition.context["n"])
 
@@ -94,8 +110,20 @@ class Model:
             return "skipped"
         if step.awaits and self.outcomes[step.name] is Slot.CANCELLED:
             return "failed"  # a wait has no job that is cancelled
+        if step.branch is not None:
+            if (case := self._job(step)) is None:
+                return "skipped"
+            return "completed" if self.outcomes[case] is Slot.COMPLETED else "blocked"
         is_join = not step.function and not step.awaits
         return "completed" if is_join else self.outcomes[step.name].name.lower()
+
+    def _job(self, step: DeclaredStep) -> str | None:
+        """Name of the job that a step makes, if it runs."""
+        if step.branch is None:
+            return step.name
+        if self.way in step.branch.cases:
+            return f"{step.name}/{self.way}"
+        return f"{step.name}/otherwise" if step.branch.otherwise else None
 
     def _holds(self, step: DeclaredStep, n: int) -> bool:
         condition = step.when
@@ -110,12 +138,12 @@ class Model:
                 todo += self.steps[need].needs
             for other in ordered(self.steps):
                 if other in earlier and self.steps[other].sets and self.ends[other] == "completed":
-                    n = self.results[other]
+                    n = self.results[str(self._job(self.steps[other]))]
             return n < 2 if condition.lt else n >= 2
         source = self.steps[str(name)]
-        is_join = not source.function and not source.awaits
+        is_join = not source.function and not source.awaits and source.branch is None
         has_result = not is_join and self.ends[source.name] == "completed"
-        return has_result and self.results[source.name] < 2
+        return has_result and self.results[str(self._job(source))] < 2
 
     @property
     def fails(self) -> bool:
@@ -127,9 +155,10 @@ class Model:
 
 def ordered(steps: dict[str, DeclaredStep]) -> list[str]:
     """By depth, then as declared: the order in which steps of one context set its keys."""
-    depth: dict[str, int] = {}
+    depth, ends = dict[str, int](), dict[str, int]()
     for name, step in steps.items():
-        depth[name] = 1 + max((depth[need] for need in step.needs), default=0)
+        depth[name] = 1 + max((ends[need] for need in step.needs), default=0)
+        ends[name] = depth[name] + (step.branch is not None)  # a join comes after the cases
     return sorted(steps, key=depth.__getitem__)
 
 
@@ -142,12 +171,11 @@ def ordered(steps: dict[str, DeclaredStep]) -> list[str]:
 def test_steps_end_as_the_model_says_in_whatever_order_jobs_end(
     definition: Definition, ends: list[Slot], numbers: list[int], random: Any
 ) -> None:
-    names = [step.name for step in definition.steps]
-    outcomes, results = (
-        dict(zip(names, ends, strict=False)),
-        dict(zip(names, numbers, strict=False)),
-    )
-    model, run = Model(definition, outcomes, results), WorkflowRun(definition)
+    names, run = [step.name for step in definition.steps], WorkflowRun(definition)
+    jobs = [name for name in run.names if not name.startswith("undo ")]
+    outcomes = dict(zip(jobs, cycle(ends), strict=False))
+    results = dict(zip(jobs, cycle(numbers), strict=False))
+    model = Model(definition, outcomes, results)
     undone: list[str] = []
     for _ in range(4 * MOST):
         started = run.dispatch()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.declared.conversion import of_chain
 from tests.unit.declared.orders import TOML
 from tests.unit.declared.workflow_run import WorkflowRun
 
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.workflows.declared import reading
-from penstock.jobs.workflows.declared.conversion import of_chain
 from penstock.jobs.workflows.declared.definition import DeclaredStep, Definition
 from penstock.jobs.workflows.declared.progress import Unreadable
 from penstock.jobs.workflows.declared.step_state import StepState

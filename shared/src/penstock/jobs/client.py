@@ -30,7 +30,7 @@ from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call, NamedJob
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.lifecycle import END_EVENTS, JobRecord, State
 from penstock.jobs.outbox.offline import OfflineSender
 from penstock.jobs.queues.pauses import QueuePauses
 from penstock.jobs.reading.client import Jobs
@@ -338,6 +338,7 @@ class Client:
                 lambda: job_view.read(self._log, job_id, ring),
                 lambda view: view.state.ended,
                 timeout_seconds,
+                names=END_EVENTS,
             )
         except TimeoutError as error:
             raise TimeoutError(await self._unended(job_id, timeout_seconds)) from error

@@ -437,6 +437,9 @@ def _recovered(record: JobRecord, event: JobRecovered, sequence: int) -> dict[st
     return lost | delayed
 
 
+END_EVENTS = frozenset(edge.event.__name__ for edge in TRANSITIONS if edge.target in _ENDED)
+"""Names of the events after which a job has ended."""
+
 _LIFE_CYCLE = LifeCycle(
     "job", TRANSITIONS, JobEvent, (JobCarried, MemoCarried), _begin, _changes, _begin_at_end
 )

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobDispatched
+from penstock.events.job import (
+    JobCancelled,
+    JobCompleted,
+    JobDead,
+    JobDispatched,
+    JobStarted,
+)
 from penstock.events.workflow import (
     CANCEL_KEY,
     Resolution,
@@ -12,8 +18,11 @@ from penstock.events.workflow import (
     StepRecorded,
     StepsScheduled,
     WorkflowAdvanced,
+    WorkflowCancelling,
     WorkflowContinued,
     WorkflowFixed,
+    WorkflowPaused,
+    WorkflowResumed,
 )
 from penstock.verifying.rules import History, Rule, Violation
 
@@ -40,12 +49,26 @@ def check_workflow(
     for sequence, event in history:
         for text in notes.take(sequence, event):
             yield _violation(workflow_id, sequence, text)
+    for sequence in _started_while_paused(history):
+        yield _violation(workflow_id, sequence, "it was started while it was paused")
     for n, events in jobs.items():
         begins = [number for number, event in events if isinstance(event, JobDispatched)]
         for number in begins:
             if number < notes.scheduled_at.get(n, number + 1):
                 text = f"step {n} was dispatched, which no advance before had scheduled"
                 yield _violation(workflow_id, number, text)
+
+
+def _started_while_paused(history: History) -> Iterator[int]:
+    is_paused = False
+    for sequence, event in history:
+        match event:
+            case WorkflowPaused():
+                is_paused = True
+            case WorkflowResumed() | WorkflowCancelling():
+                is_paused = False
+            case JobStarted() if is_paused:
+                yield sequence
 
 
 class _Notes:

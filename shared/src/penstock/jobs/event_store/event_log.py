@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
@@ -163,6 +163,7 @@ async def wait_until(
     read: Callable[[], Awaitable[T]],
     is_reached: Callable[[T], bool],
     timeout_seconds: float | None,
+    names: Container[str] | None = None,
 ) -> T:
     """Reads whenever something is stored under ``subject``, and seldom without a notification.
 
@@ -172,12 +173,18 @@ async def wait_until(
         read: the state now.
         is_reached: whether it is the state that is waited for.
         timeout_seconds: None to wait for ever.
+        names: of the events that may lead to it: others are no reason to read a long history.
 
     Raises:
         TimeoutError
     """
     notified = asyncio.Event()
-    subscription = await bus.listen(subject, lambda *_: notified.set())
+
+    def notify(stored: str, _: bytes) -> None:
+        if names is None or stored.rpartition(".")[2] in names:
+            notified.set()
+
+    subscription = await bus.listen(subject, notify)
     pause_seconds = _LOOK_SECONDS
     try:
         async with asyncio.timeout(timeout_seconds):

@@ -213,12 +213,13 @@ _NOT_PAUSED: dict[str, Any] = {"paused_at": None, "pause_reason": ""}
 def _changes(record: GraphRecord, event: GraphEvent, sequence: int) -> dict[str, Any]:
     match event:
         case GraphWaiting():
-            return {"waits": {**event.until, **record.waits}}
+            return {"waits": graph_waits.with_begun(record, event.until)}
         case GraphSignalled():
             signal = Signal(value=event.value, signal_id=event.signal_id, at=event.at)
             return {"signals": graph_waits.with_signal(record, event.signal, signal)}
         case GraphElapsed():
-            return {"elapsed": tuple(sorted({*record.elapsed, *event.steps}))}
+            waiting = (position for position in event.steps if position in record.waits)
+            return {"elapsed": tuple(sorted({*record.elapsed, *waiting}))}
         case GraphTimedOut():
             return {"reason": event.reason, "timed_out": True}
         case GraphStopping():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,15 @@ def due(graph: GraphRecord, now: datetime) -> tuple[int, ...]:
         and until <= now
         and _slot(graph, position, wait) is Slot.PENDING
     )
+
+
+def with_begun(
+    graph: GraphRecord, until: Mapping[int, datetime | None]
+) -> dict[int, datetime | None]:
+    """Until when steps wait, after more of them have begun to."""
+    waits = {at: step.wait for at, step in enumerate(graph.steps)}
+    begun = {at: time for at, time in until.items() if waits.get(at) is not None}
+    return {**begun, **graph.waits}
 
 
 def with_signal(graph: GraphRecord, name: str, signal: Signal) -> dict[str, Signal]:

@@ -257,7 +257,8 @@ class Graph:
         ]
 
     def _is_job(self, index: int) -> bool:
-        return index < len(self.record.steps) and self.record.steps[index].wait is None
+        step = self.record.steps[index] if index < len(self.record.steps) else None
+        return step is not None and step.wait is None and step.join is None
 
     def _append(self, event: GraphEvent) -> Append:
         return Append(event, self.record.sequence)

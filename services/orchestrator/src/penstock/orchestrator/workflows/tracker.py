@@ -50,6 +50,7 @@ _START = JobStarted.__name__
 _ROUND_SECONDS = 0.25
 _ALL_SECONDS = 60.0
 """All that is unfinished is looked at so often, also what waits and is touched by no event."""
+_AT_ONCE = 32
 _STOPPED_SECONDS = 3.0
 _STATES: dict[str, Any] = {"batch": BatchState, "graph": GraphState}
 _CODECS = {"batch": BATCH_EVENTS, "graph": GRAPH_EVENTS}
@@ -317,8 +318,7 @@ class WorkflowTracker:
                 looked = time.monotonic()
                 names |= self._in_round()
             try:
-                for name in names:
-                    await self.settle(name)
+                await self._settle_all(tuple(names))
                 away = False
             except BusError as error:
                 if not away:
@@ -326,6 +326,15 @@ class WorkflowTracker:
                 away = True
                 self._unsettled |= names
                 await asyncio.sleep(_ROUND_SECONDS)
+
+    async def _settle_all(self, names: Sequence[tuple[str, str]]) -> None:
+        """Several at a time: each waits for the broker, and none for another. Raises BusError."""
+        for start in range(0, len(names), _AT_ONCE):
+            some = names[start : start + _AT_ONCE]
+            answers = await asyncio.gather(*map(self.settle, some), return_exceptions=True)
+            for answer in answers:
+                if answer is not None:
+                    raise answer
 
     def _in_round(self) -> set[tuple[str, str]]:
         """Those that something may be due for although no event came; now and then, all."""

@@ -191,7 +191,7 @@ class Arrivals:
             if end.key in open_steps:
                 return end
         for leaf in open_steps.values():
-            if leaf.kind == "signal" and (signal := self._take(leaf)):
+            if leaf.kind == "signal" and (signal := self._take(leaf, open_steps)):
                 self.consumed_signals.add(signal.sequence)
                 return Resolution(
                     key=leaf.key,
@@ -218,14 +218,20 @@ class Arrivals:
         ]
         return tuple(unfit[:MAX_REFUSED_SIGNALS])
 
-    def _take(self, leaf: Leaf) -> Signal | None:
-        """The first signal of that name whose value fits."""
+    def _take(self, leaf: Leaf, open_steps: Mapping[str, Leaf]) -> Signal | None:
+        """The first signal of that name that an open step can be given, if it is for this one."""
         if self._signals is None:
             self._signals = list(self._read_signals())
+        waits = [one for one in open_steps.values() if self._awaits(one, leaf.digest)]
         for index, signal in enumerate(self._signals):
-            if signal.name == leaf.digest and not self._misfit(leaf, signal):
-                return self._signals.pop(index)
+            if signal.name != leaf.digest or all(self._misfit(one, signal) for one in waits):
+                continue
+            return None if self._misfit(leaf, signal) else self._signals.pop(index)
         return None
+
+    @staticmethod
+    def _awaits(leaf: Leaf, signal: str) -> bool:
+        return leaf.kind == "signal" and leaf.digest == signal
 
     def _misfit(self, leaf: Leaf, signal: Signal) -> str:
         """Why a signal is not what is waited for; empty where it is. Raises MissingKey."""
