@@ -147,3 +147,24 @@ async def test_the_beginning_of_an_id_stands_for_the_workflow_not_for_its_steps(
     await penstock.client.dispatch(packed(), job_id="0abc-two")
     with pytest.raises(AmbiguousId, match="2 jobs have an id"):
         await penstock.client.jobs.find_id("0abc")
+
+
+@workflow()
+async def approved_and_rested(ctx: WorkflowContext) -> None:
+    await ctx.gather(ctx.wait_signal("go", bool), ctx.wait_signal("go", bool), ctx.sleep(60))
+
+
+async def test_what_was_sent_and_not_taken_note_of_is_shown(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(approved_and_rested())
+    await penstock.run_pending()
+    await penstock.client.workflows.signal(workflow_id, "go", True)
+    view = await penstock.client.workflows.get(workflow_id)
+    detail = workflow_detail(view, broker_time(penstock.bus))
+    assert [(step.key, step.state) for step in detail.steps] == [
+        ("gather/go", "sent"),
+        ("gather/go#2", "waiting"),
+        ("gather/sleep", "waiting"),
+    ]
+    why = " ".join(detail.why)
+    assert "Signal go was sent; gather/go takes note of it when it goes on." in why
+    assert "Signal go was not sent, and gather/go#2 waits without end" in why

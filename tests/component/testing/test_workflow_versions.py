@@ -201,6 +201,28 @@ async def test_a_blocked_workflow_is_offered_ever_more_rarely(penstock: Bench) -
         assert least <= (later.due_at - now).total_seconds() <= most
 
 
+async def test_a_call_of_a_version_is_of_it_wherever_it_is_kept(penstock: Bench) -> None:
+    """As a step of another workflow, and in a schedule."""
+    deploy(v1=approved, v2=approved_by_two)
+    first = registry.REGISTRY[NAME].versions[1]  # type: ignore[attr-defined]
+
+    async def outer(ctx: WorkflowContext) -> Any:
+        return await ctx.run(first(order=7))
+
+    name = f"{NAME}_outer"
+    try:
+        outer_id = await penstock.client.dispatch(workflow(name=name)(outer)())
+        await penstock.client.schedules.add("hourly", first(order=8), "0 * * * *")
+        await penstock.advance(3_600)
+        await penstock.run_pending()
+        views = [await view_of(penstock, f"{outer_id}_step_0")]
+        views += await penstock.client.workflows.list(function=NAME, limit=10)
+        assert len(views) == 3
+        assert {(view.version, view.waits_for[0].key) for view in views} == {(1, "approved")}
+    finally:
+        registry.REGISTRY.pop(name, None)
+
+
 @pytest.mark.parametrize("bad", [0, -1, True, "1", 10**10])
 def test_a_version_that_cannot_be_is_refused(bad: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="a version is"):

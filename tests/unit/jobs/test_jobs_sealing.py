@@ -132,7 +132,7 @@ CHANGED: dict[str, Any] = {
 
 
 def test_every_field_of_a_call_is_bound_or_known_to_change() -> None:
-    free = {"arguments", "dispatched_at", "handed", "step", "workflow"}
+    free = {"arguments", "dispatched_at", "handed", "step", "version", "workflow"}
     assert set(Payload.__struct_fields__) == CHANGED.keys() | free
 
 

@@ -128,7 +128,8 @@ class Jobs(Section, frozen=True, kw_only=True):
             dead letters show. A digest of all functions' signatures is added to it.
         unknown_after_seconds: a job whose function or argument a worker does not know is offered to
             others for so long, and for as long as a live worker of its pool has a version of the
-            code that was not asked, a day at most; then it is dead. 0: only the latter.
+            code that was not asked, a day at most; then it is dead, a workflow blocked instead. 0:
+            only the latter.
     """
 
     of_process = ("claim_seconds", "max_lost_workers")

@@ -164,7 +164,9 @@ def step_row(step: StepView, now: datetime, *, critical: bool = False) -> StepRo
 
 
 def step_state(step: StepView) -> str:
-    """How a step ended; before that, how its job is."""
+    """How a step ended; before that, how its job is, or that its signal was sent."""
+    if step.is_sent:
+        return "sent"
     return step.job_state or step.outcome if step.outcome == "waiting" else step.outcome
 
 

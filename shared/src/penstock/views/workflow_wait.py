@@ -133,6 +133,8 @@ def _step(view: WorkflowView, step: StepView, now: datetime) -> str:
             if step.due_at
             else "waits without end"
         )
+        if step.is_sent:
+            return f"Signal {step.signal} was sent; {step.key} takes note of it when it goes on."
         return (
             f"Signal {step.signal} {_refused(view, step.signal) or 'was not sent'}, and {step.key} "
             f"{until}: 'penstock workflow signal {view.id} {shlex.quote(step.signal)} VALUE' "

@@ -193,6 +193,7 @@ class JobFactory:
             step=terms.step,
             workflow=terms.workflow,
             kind=job_type.kind,
+            version=job_type.version,
         )
 
     def _tags(
@@ -292,6 +293,7 @@ def from_payload(
         tries=call.tries,
         due_at=due_at,
         kind=call.kind,
+        version=call.version,
     )
 
 

@@ -202,6 +202,7 @@ def about_arguments(
         handed=None,
         step="",  # labels only; versions before they were there read the same
         workflow="",
+        version=0,
     )
     read = payload.decode(payload.encode(fixed))  # as a reader has it: 5 and 5.0 are one
     return About(

@@ -28,6 +28,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         step: name of the step of a graph or workflow that the job is.
         workflow: name of that graph or workflow: its title, definition or function.
         kind: ``workflow`` for a coded one.
+        version: of its code, as it was called; 0 where that is not known.
 
     Arguments, and what was handed on, may be sealed; see `penstock.jobs.payloads.encryption`.
     """
@@ -47,6 +48,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     step: str = ""
     workflow: str = ""
     kind: str = ""
+    version: Int64 = 0
 
     __repr__ = brief
     __rich_repr__ = brief_fields

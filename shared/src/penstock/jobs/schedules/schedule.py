@@ -178,4 +178,5 @@ def dispatched(
         tries=schedule.tries,
         expires_at=tick + expires if expires else None,
         kind=call.kind,
+        version=call.version,
     )

@@ -37,7 +37,7 @@ from penstock.jobs.workflows.coded import inbox, memo
 from penstock.jobs.workflows.fixing import CancelBatch, Cancels, Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
 from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
-from penstock.jobs.workflows.step_view import StepView
+from penstock.jobs.workflows.step_view import StepView, with_sent
 from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_secrets, workflow_view
 
 _AT_ONCE = 100
@@ -89,27 +89,27 @@ class Workflows:
         """
         view = workflow_view(await self._look(workflow_id))
         read = partial(self._as_it_is, view.state, with_attempts)
+        steps = await bounded.gather(read, view.steps, _AT_ONCE)
+        unread = await self._unread(view)
+        awaited = {step.signal for step in view.waits_for}
         return msgspec.structs.replace(
             view,
-            steps=tuple(await bounded.gather(read, view.steps, _AT_ONCE)),
-            unread_signals=await self._unread(view),
+            steps=tuple(with_sent(steps, unread)),
+            unread_signals=tuple(name for name in dict.fromkeys(unread) if name not in awaited),
         )
 
-    async def _unread(self, view: WorkflowView) -> tuple[str, ...]:
-        """Names of signals that no step waits for; read of workflows that wait for another one."""
-        awaited = {step.signal for step in view.waits_for if step.kind == "signal"}
-        if not awaited:
-            return ()
+    async def _unread(self, view: WorkflowView) -> list[str]:
+        """Names of signals that no wait has consumed; read of workflows that wait for one."""
+        if not any(step.kind == "signal" for step in view.waits_for):
+            return []
         events = await event_log.read_subject(
             self._bus,
             self._subjects.events_stream,
             self._subjects.events("workflow", view.id),
             INBOX_EVENTS,
         )
-        signals = inbox.unread(
-            events, memo.consumed_signals(view.job.record.workflow or memo.EMPTY)
-        )
-        return tuple({signal.name: None for signal in signals if signal.name not in awaited})
+        recorded = view.job.record.workflow or memo.EMPTY
+        return [signal.name for signal in inbox.unread(events, memo.consumed_signals(recorded))]
 
     async def _as_it_is(self, state: State, with_attempts: bool, step: StepView) -> StepView:
         """A step that the workflow has not taken note of: its job may have ended since."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import pairwise, takewhile
 
@@ -31,6 +32,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
         ended_at: when its job ended, else when the workflow took note of its end; None before.
         after: key of the step whose end let the workflow schedule this one; empty for the first.
         signal: name of the signal that is waited for.
+        is_sent: that signal was sent, and the workflow has not taken note of it.
         job_state: of a job that was read; empty where it was not, or has no event (any more).
         attempts: of a job that was read.
         worker: that runs the job, or ran it last.
@@ -47,6 +49,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     after: str = ""
     signal: str = ""
+    is_sent: bool = False
     job_state: str = ""
     attempts: int = 0
     worker: str = ""
@@ -69,6 +72,20 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
             worker=job.worker,
             error=_text(job.error) or self.error,
         )
+
+
+def with_sent(steps: Iterable[StepView], unread: Iterable[str]) -> Iterator[StepView]:
+    """The steps, of which those are marked whose signals were sent.
+
+    Args:
+        steps: in the order of their recording.
+        unread: names of signals that no wait has consumed, each as often as it was sent.
+    """
+    left = Counter(unread)
+    for step in steps:
+        is_sent = step.kind == "signal" and step.outcome == "waiting" and left[step.signal] > 0
+        left[step.signal] -= is_sent
+        yield msgspec.structs.replace(step, is_sent=is_sent) if is_sent else step
 
 
 def recorded_steps(workflow_id: str, memo: WorkflowMemo) -> list[StepView]:
