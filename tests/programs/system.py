@@ -54,21 +54,22 @@ SETTINGS = check(
 
 
 class Crash:
-    """Kills the process that stores the message with this number.
+    """Kills the processes that store the messages with these numbers.
 
     Args:
-        number: of the message among all that processes store; 0 for none.
-        after: whether the broker still takes it.
+        numbers: of messages among all that processes store.
+        after: whether the broker still takes them.
+        doubles: each queue message is stored twice.
 
     Attributes:
         stored: how many were.
-        hit: last part of the message's subject, once the process was killed.
+        hits: the kind of each message at which a process was killed.
     """
 
-    def __init__(self, number: int = 0, *, after: bool = False) -> None:
-        self.number, self.after = number, after
+    def __init__(self, *numbers: int, after: bool = False, doubles: bool = False) -> None:
+        self.numbers, self.after, self.doubles = numbers, after, doubles
         self.stored = 0
-        self.hit = ""
+        self.hits: list[str] = []
 
 
 class Process:
@@ -112,9 +113,11 @@ class Process:
         if ".state." in subject:  # cursors, which are stored at any time
             return await store()
         crash.stored += 1
-        is_hit = crash.stored == crash.number and not crash.hit
+        is_hit = crash.stored in crash.numbers
         if is_hit and not crash.after:
             await self._be_killed(subject)
+        if crash.doubles and ".jobs." in subject:
+            await store()
         try:
             return await store()
         finally:
@@ -122,7 +125,7 @@ class Process:
                 await self._be_killed(subject)
 
     async def _be_killed(self, subject: str) -> None:
-        self._crash.hit = subject.split(".")[1] + " " + subject.rpartition(".")[2]
+        self._crash.hits.append(subject.split(".")[1] + " " + subject.rpartition(".")[2])
         await self.kill()
         raise asyncio.CancelledError
 
