@@ -34,7 +34,7 @@ class Happened(msgspec.Struct, kw_only=True):
         outcome: its value, or the kind of its error.
         at: seconds after its start at which it had ended.
         stored: messages that processes stored.
-        hit: the message at which a process was killed.
+        hits: the kinds of messages at which processes were killed.
         steps: what its advances scheduled, and what ran inside of them.
         jobs: ids of all jobs.
         inline_runs: how often each inline step ran.
@@ -45,7 +45,7 @@ class Happened(msgspec.Struct, kw_only=True):
     outcome: Any = None
     at: float = 0.0
     stored: int = 0
-    hit: str = ""
+    hits: list[str] = []
     steps: list[Any] = []
     jobs: list[str] = []
     inline_runs: list[int] = []
@@ -55,10 +55,11 @@ class Happened(msgspec.Struct, kw_only=True):
 class Play:
     """One story, from its dispatch until nothing is left of it."""
 
-    def __init__(self, story: Story, crash: Crash, orchestrators: int) -> None:
+    def __init__(self, story: Story, crash: Crash, workers: int, orchestrators: int) -> None:
         self.story = story
         self._seconds = {run.number: run.seconds for run in programs.jobs(story.program)}
-        self.system = System(crash, orchestrators, [leaf_queue(number) for number in self._seconds])
+        leaves = [leaf_queue(number) for number in self._seconds]
+        self.system = System(crash, workers, orchestrators, leaves)
         self._due: dict[int, float] = {}
         self._offered: set[int] = set()
         self._agenda: list[tuple[float, Sent | None]] = [(sent.at, sent) for sent in story.sent]
@@ -66,7 +67,7 @@ class Play:
             self._agenda.append((story.cancelled_at, None))
         self._agenda.sort(key=lambda item: item[0])
         self._looks: list[float] = []
-        self._hit = ""
+        self._hits = 0
         self.happened = Happened()
 
     async def run(self) -> Happened:
@@ -139,8 +140,8 @@ class Play:
             depth = system.bus._broker.ensure_queue(leaf_queue(number)).depth()
             if depth.waiting and number not in self._due:
                 self._due[number] = system.clock + self._seconds[number]
-        if system.crash.hit and not self._hit:
-            self._hit = system.crash.hit
+        if len(system.crash.hits) > self._hits:
+            self._hits = len(system.crash.hits)
             self._looks = [system.clock + seconds for seconds in _RECOVERS_WITHIN]
         with suppress(NotFound):
             view = await system.client.job(WORKFLOW)
@@ -160,7 +161,7 @@ class Play:
     # --- judging ----------------------------------------------------------------------------------
     def _judge(self) -> None:
         system, happened = self.system, self.happened
-        happened.stored, happened.hit = system.crash.stored, system.crash.hit
+        happened.stored, happened.hits = system.crash.stored, system.crash.hits
         histories = self._histories()
         for event in (event for _, event in histories.get(WORKFLOW, [])):
             if isinstance(event, WorkflowAdvanced | StepsScheduled):
@@ -188,11 +189,14 @@ class Play:
         return histories
 
 
-async def play(story: Story, crash: Crash | None = None, orchestrators: int = 1) -> Happened:
+async def play(
+    story: Story, crash: Crash | None = None, workers: int = 1, orchestrators: int = 1
+) -> Happened:
     """What becomes of a story.
 
     Args:
         crash: where a process is killed; None for nowhere.
-        orchestrators: how many the installation has.
+        workers: how many the installation has.
+        orchestrators: likewise.
     """
-    return await Play(story, crash or Crash(), orchestrators).run()
+    return await Play(story, crash or Crash(), workers, orchestrators).run()

@@ -15,6 +15,9 @@ from tests.programs.playing import Happened, play
 from tests.programs.program import Story
 from tests.programs.system import Crash
 
+_PAIRS = 4
+_MOST_MORE = 8
+"""Messages that a crash may add."""
 _LATE_SECONDS = 5.0
 """An undisturbed end may come so late: attempts that failed are tried again a moment later."""
 RECOVERY_SECONDS = 90.0
@@ -62,26 +65,45 @@ def prove(seed: int) -> Verdict:
     except Undetermined:
         verdict.undetermined = 1
         return verdict
-    orchestrators = random.Random(seed).choice([1, 1, 2])
-    undisturbed = asyncio.run(play(story, None, orchestrators))
+    chance = random.Random(seed)
+    processes = chance.choice([1, 2]), chance.choice([1, 1, 2])
+    undisturbed = asyncio.run(play(story, None, *processes))
     verdict.programs = 1
     verdict.states[undisturbed.state] += 1
     verdict.wrong += _lines(story, "undisturbed", _differences(undisturbed, end, _LATE_SECONDS))
     if any(count > 1 for count in undisturbed.inline_runs):
         verdict.wrong += _lines(story, "undisturbed", ["an inline step ran twice"])
-    for number in range(2, undisturbed.stored + 1):  # the first is the client's own
-        for after in (False, True):
-            happened = asyncio.run(play(story, Crash(number, after=after), orchestrators))
-            where = f"killed {'after' if after else 'before'} message {number} ({happened.hit})"
-            verdict.crashes += bool(happened.hit)
-            verdict.killed_at[f"{happened.hit} {'after' if after else 'before'}"] += 1
+    for crash in _crashes(undisturbed.stored, random.Random(seed)):
+        happened = asyncio.run(play(story, crash, *processes))
+        where = "after" if crash.after else "before"
+        verdict.crashes += len(happened.hits)
+        verdict.killed_at.update(f"{hit} {where}" for hit in happened.hits)
+        if happened.state == end.state:
             verdict.slowest_seconds = max(verdict.slowest_seconds, happened.at - end.at)
-            differences = [
-                *_differences(happened, end, RECOVERY_SECONDS),
-                *_other_steps(happened, undisturbed),
-            ]
-            verdict.wrong += _lines(story, where, differences)
+        allowed_seconds = RECOVERY_SECONDS * len(happened.hits) + _LATE_SECONDS
+        differences = [
+            *_differences(happened, end, allowed_seconds),
+            *_other_steps(happened, undisturbed),
+        ]
+        about = f"killed {where} {crash.numbers} {happened.hits}" if crash.numbers else "doubled"
+        verdict.wrong += _lines(story, about, differences)
     return verdict
+
+
+def _crashes(stored: int, chance: random.Random) -> Iterator[Crash]:
+    """A crash at each message, a few pairs of them, and one run without in which all comes twice.
+
+    Args:
+        stored: messages of an undisturbed run; the first is the client's own.
+        chance: draws the pairs.
+    """
+    for number in range(2, stored + 1):
+        yield Crash(number)
+        yield Crash(number, after=True)
+    for _ in range(_PAIRS):
+        first, second = chance.randint(2, stored + 1), chance.randint(2, stored + _MOST_MORE)
+        yield Crash(first, second, after=chance.random() < 0.5)
+    yield Crash(doubles=True)
 
 
 def _differences(happened: Happened, end: Expected, late_seconds: float) -> Iterator[str]:
@@ -100,7 +122,7 @@ def _other_steps(happened: Happened, undisturbed: Happened) -> Iterator[str]:
     if happened.steps != undisturbed.steps:
         yield f"found the steps {_first(happened.steps, undisturbed.steps)}"
     repeated = sum(happened.inline_runs) - sum(undisturbed.inline_runs)
-    if not 0 <= repeated <= 1:
+    if not 0 <= repeated <= len(happened.hits):
         yield f"inline steps ran {happened.inline_runs}, without a crash {undisturbed.inline_runs}"
 
 

@@ -54,21 +54,22 @@ SETTINGS = check(
 
 
 class Crash:
-    """Kills the process that stores the message with this number.
+    """Kills the processes that store the messages with these numbers.
 
     Args:
-        number: of the message among all that processes store; 0 for none.
-        after: whether the broker still takes it.
+        numbers: of messages among all that processes store.
+        after: whether the broker still takes them.
+        doubles: each queue message is stored twice.
 
     Attributes:
         stored: how many were.
-        hit: last part of the message's subject, once the process was killed.
+        hits: the kind of each message at which a process was killed.
     """
 
-    def __init__(self, number: int = 0, *, after: bool = False) -> None:
-        self.number, self.after = number, after
+    def __init__(self, *numbers: int, after: bool = False, doubles: bool = False) -> None:
+        self.numbers, self.after, self.doubles = numbers, after, doubles
         self.stored = 0
-        self.hit = ""
+        self.hits: list[str] = []
 
 
 class Process:
@@ -112,9 +113,11 @@ class Process:
         if ".state." in subject:  # cursors, which are stored at any time
             return await store()
         crash.stored += 1
-        is_hit = crash.stored == crash.number and not crash.hit
+        is_hit = crash.stored in crash.numbers
         if is_hit and not crash.after:
             await self._be_killed(subject)
+        if crash.doubles and ".jobs." in subject:
+            await store()
         try:
             return await store()
         finally:
@@ -122,7 +125,7 @@ class Process:
                 await self._be_killed(subject)
 
     async def _be_killed(self, subject: str) -> None:
-        self._crash.hit = subject.split(".")[1] + " " + subject.rpartition(".")[2]
+        self._crash.hits.append(subject.split(".")[1] + " " + subject.rpartition(".")[2])
         await self.kill()
         raise asyncio.CancelledError
 
@@ -253,7 +256,8 @@ class System:
 
     Args:
         crash: where a process is killed.
-        orchestrators: how many there are.
+        workers: how many there are.
+        orchestrators: likewise.
         leaves: queues of the program's jobs, which are not offered yet.
 
     Attributes:
@@ -261,7 +265,9 @@ class System:
         recovering_until: a crash may delay what happens until then.
     """
 
-    def __init__(self, crash: Crash, orchestrators: int, leaves: Sequence[str]) -> None:
+    def __init__(
+        self, crash: Crash, workers: int, orchestrators: int, leaves: Sequence[str]
+    ) -> None:
         asyncio.get_running_loop().set_task_factory(_task_factory)  # type: ignore[arg-type]
         self.crash = crash
         self.clock = START
@@ -273,9 +279,12 @@ class System:
         self._queues = (FLOWS, *leaves)
         for queue in self._queues:
             self.bus._broker.ensure_queue(queue).paused = queue != FLOWS
-        self.worker = WorkerProcess(self.bus, crash, self._queues)
-        self._workers = [self.worker]
+        self.workers = [self._hired() for _ in range(workers)]
+        self._all_workers = list(self.workers)
         self.orchestrators = [OrchestratorProcess(self.bus, crash) for _ in range(orchestrators)]
+
+    def _hired(self) -> WorkerProcess:
+        return WorkerProcess(self.bus, self.crash, self._queues)
 
     def offer(self, queue: str) -> None:
         """Lets the worker take the jobs of a queue, now and later."""
@@ -322,17 +331,18 @@ class System:
             depth.waiting and not depth.paused
             for depth in (queue.depth() for queue in self.bus._broker.queues.values())
         )
-        return behind or waiting or self.worker.is_busy
+        return behind or waiting or any(worker.is_busy for worker in self.workers)
 
     def _depths(self) -> Any:
         queues = self.bus._broker.queues.values()
         return [queue.depth() for queue in queues if queue.depth().waiting or queue.depth().claimed]
 
     def _replace_dead(self) -> None:
-        if self.worker.process.is_dead:
-            self.worker.forget()
-            self.worker = WorkerProcess(self.bus, self.crash, self._queues)
-            self._workers.append(self.worker)
+        for index, worker in enumerate(self.workers):
+            if worker.process.is_dead:
+                worker.forget()
+                self.workers[index] = self._hired()
+                self._all_workers.append(self.workers[index])
         for index, one in enumerate(self.orchestrators):
             if one.process.is_dead:
                 self.orchestrators[index] = OrchestratorProcess(self.bus, self.crash)
@@ -359,11 +369,12 @@ class System:
     async def end(self) -> None:
         """Nothing of it runs afterwards."""
         envelope.datetime = datetime
-        self.worker.forget()
-        await self.worker.process.kill()
+        for hired in self.workers:
+            hired.forget()
+            await hired.process.kill()
         for orchestrator in self.orchestrators:
             await orchestrator.process.kill()
         deadline = asyncio.get_running_loop().time() + _HANGS_SECONDS
-        while any(worker.is_alive for worker in self._workers):
+        while any(worker.is_alive for worker in self._all_workers):
             assert asyncio.get_running_loop().time() < deadline, "a thread of a worker goes on"
             await asyncio.sleep(_LOOK_SECONDS)

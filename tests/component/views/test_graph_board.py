@@ -6,9 +6,11 @@ import pytest
 
 from penstock.bus.protocol import broker_time
 from penstock.cli.jobs.workflow import declared_rows
+from penstock.cli.jobs.workflow_target import Target, find
 from penstock.cli.jobs.workflow_text import description
 from penstock.cli.jobs.workflow_tree import tree
-from penstock.jobs import Step, job
+from penstock.jobs import NotFound, Step, job
+from penstock.jobs.errors import AmbiguousId
 from penstock.jobs.workflows.declared.reading import from_toml
 from penstock.testing import Bench
 from penstock.views.graph_board import graph_detail
@@ -146,3 +148,23 @@ async def test_instances_of_definitions_are_listed_by_state_and_name(penstock: B
     [row] = await declared_rows("paused", "", client)
     assert (row.id, row.kind, row.version, row.pause_reason) == (paused, "declared", 2, "wrong day")
     assert [row.id for row in await declared_rows("completed", "", client)] == [done]
+
+
+async def test_the_beginning_of_an_id_stands_for_the_graph_not_for_its_jobs(
+    penstock: Bench,
+) -> None:
+    graphs = penstock.client.graphs
+    steps = {"only": Step(charge(order=1))}
+    one = await graphs.dispatch(steps, graph_id="0abc-one")
+    await penstock.run_pending()
+    assert await find(penstock.client, "0abc") == Target(one, is_graph=True)
+    for text in ("0ab", "nothing", "0193c0de-0000-7000-8000-000000000000"):
+        with pytest.raises(NotFound):
+            await graphs.find_id(text)
+    await graphs.dispatch(steps, graph_id="0abc-two")
+    with pytest.raises(AmbiguousId, match="2 graphs have an id"):
+        await find(penstock.client, "0abc")
+    job_id = await penstock.client.dispatch(charge(order=2), job_id="0abc-one-more")
+    with pytest.raises(AmbiguousId, match="2 workflows have an id"):
+        await find(penstock.client, "0abc-on")
+    assert await find(penstock.client, job_id) == Target(job_id)

@@ -84,12 +84,15 @@ class Site:
                 )
             )
 
-    def claimed(self, advance: int, sequence: int | None = None, **fields: Any) -> ClaimedJob:
+    def claimed(
+        self, advance: int, sequence: int | None = None, ended: str = "", **fields: Any
+    ) -> ClaimedJob:
         """The workflow as started by the wake-up that follows an advance."""
         made_from = self.sequences[advance] if sequence is None else sequence
         headers = {
             **queue_messages.headers(ID, made_from, 1, {}),
             **queue_messages.recorded_header(advance, 0),
+            queue_messages.ENDED: ended,
         }
         return ClaimedJob(
             delivery=Delivery(
@@ -154,6 +157,16 @@ async def test_the_results_of_its_open_steps_are_read_with_it(site: Site) -> Non
         ("s1", encode_result(1)),
         ("s2", encode_result(2)),
     ]
+
+
+@pytest.mark.parametrize("ended", ["1 2", "2", "7", "x 2 -1 99999999999 ²", " ".join("123" * 50)])
+async def test_steps_that_the_message_names_are_read_ahead(site: Site, ended: str) -> None:
+    await site.advances(2)
+    history = (await site.reader.read_ahead([site.claimed(2, ended=ended)]))[ID]
+    assert [end.key for end in history.ends] == ["s1", "s2"]
+    [completed] = {look for look in site.bus.looks if look.endswith("flow-1_step_2.JobCompleted")}
+    assert site.bus.looks.count(completed) == 1
+    assert len(site.bus.looks) < 40
 
 
 @pytest.mark.parametrize("advance", [1, 3])

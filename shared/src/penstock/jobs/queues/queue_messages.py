@@ -6,7 +6,7 @@ does no harm, since a worker's first act is a compare-and-set on the sequence th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -39,6 +39,9 @@ AVAILABLE = "Penstock-Available"
 RECORDED = "Penstock-Recorded"
 """How many advances and inline steps a workflow had recorded when its message was made."""
 _MOST_RECORDED, _MOST_DIGITS = 100_000, 10
+ENDED = "Penstock-Ended"
+"""Numbers of steps that had ended when a workflow was woken; these are read ahead."""
+_MOST_ENDED = 20
 VERSION = "Penstock-Version"
 """The version of the code that a workflow is to go on with; none where the newest begins it."""
 
@@ -102,6 +105,18 @@ def version(fields: Mapping[str, str]) -> int:
 def recorded_header(advances: int, inline_steps: int) -> dict[str, str]:
     """The header of a message that is made where a workflow has recorded so much."""
     return {RECORDED: f"{advances} {inline_steps}"}
+
+
+def ended_header(steps: Collection[int]) -> dict[str, str]:
+    """The header that names ended steps; none where they are many."""
+    is_short = 0 < len(steps) <= _MOST_ENDED
+    return {ENDED: " ".join(map(str, steps))} if is_short else {}
+
+
+def ended(fields: Mapping[str, str]) -> list[int]:
+    """The steps that a header names."""
+    numbers = fields.get(ENDED, "").split(maxsplit=_MOST_ENDED)[:_MOST_ENDED]
+    return [int(n) for n in numbers if n.isascii() and n.isdigit() and len(n) <= _MOST_DIGITS]
 
 
 def recorded(fields: Mapping[str, str]) -> tuple[int, int] | None:

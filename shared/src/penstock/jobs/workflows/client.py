@@ -212,8 +212,10 @@ class Graphs:
         stream, subjects = self._subjects.events_stream, self._subjects
         if await self._bus.last(stream, subjects.events("graph", text)):
             return text
-        matching = [graph_id for graph_id in await self.ids() if graph_id.startswith(text)]
-        if len(text) < SHORTEST or not matching:
+        may_be_longer = SHORTEST <= len(text) < derived_ids.MAX_ID_LENGTH
+        ids = await self.ids() if may_be_longer else []
+        matching = [graph_id for graph_id in ids if graph_id.startswith(text)]
+        if not matching:
             raise NotFound(
                 f"no graph has the id {text!r}, or one that begins so (give at least {SHORTEST} "
                 "characters; the events of old graphs have left the log)"

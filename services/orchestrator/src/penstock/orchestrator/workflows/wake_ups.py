@@ -98,5 +98,6 @@ class WakeUps:
             **queue_messages.headers(key, workflow.sequence, 1, trace),
             **queue_messages.recorded_header(workflow.number, workflow.inline_steps),
             **queue_messages.version_header(workflow.version),
+            **queue_messages.ended_header(workflow.ended),
         }
         return Outgoing(self._subjects.queue(workflow.queue), payload, headers)

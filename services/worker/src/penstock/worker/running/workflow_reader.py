@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import NamedTuple
@@ -65,13 +66,13 @@ class WorkflowReader:
         if history := (await self.read_ahead([job])).get(job.id):
             return history
         record = await own_record(self._joblog, job)
-        ends = await self._ends({job.id: record.workflow or memo.EMPTY})
+        ends = await self._ends({job.id: record.workflow or memo.EMPTY}, {})
         return WorkflowHistory(record, ends[job.id])
 
     async def read_ahead(self, jobs: Sequence[ClaimedJob]) -> dict[str, WorkflowHistory]:
         """Those of these workflows of which the messages say enough, by id. Raises BusError."""
-        memos = await self._memos(jobs)
-        ends = await self._ends(memos)
+        memos, completed = await asyncio.gather(self._memos(jobs), self._expected_ends(jobs))
+        ends = await self._ends(memos, completed)
         return {
             job.id: WorkflowHistory(_started(job, memos[job.id]), ends[job.id])
             for job in jobs
@@ -97,38 +98,49 @@ class WorkflowReader:
                 memos[job.id] = recent.memo
             elif counts is not None and counts[0]:
                 unread.append((job, sequence, counts))
-        if unread:
-            subjects = [self._subject(job.id, WorkflowAdvanced) for job, _, _ in unread]
-            last = await self._bus.last_of(self._stream, subjects)
-            for (job, sequence, counts), subject in zip(unread, subjects, strict=True):
-                stored = last.get(subject)
-                if stored is None or stored.sequence != sequence:
-                    continue
-                workflow_memo = await self._memo(job.id, stored, counts)
-                if workflow_memo is not None:
-                    memos[job.id] = workflow_memo
+        read = await self._unread_memos(unread)
+        for (job, sequence, counts), part in zip(unread, read, strict=True):
+            before, messages = part
+            last = max((one.sequence for one in messages if _is_advance(one)), default=0)
+            after = _folded(before.memo, messages) if last == sequence else None
+            if after is not None and (after.advances, after.inline_steps) == counts:
+                memos[job.id] = after
         return memos
 
-    async def _memo(
-        self, workflow_id: str, last: Stored, counts: tuple[int, int]
-    ) -> WorkflowMemo | None:
-        """None where the log holds another number of events than the message says."""
-        advances, inline_steps = counts
-        before = self._recent.get(workflow_id) or _NOTHING
-        if before.memo.advances >= advances or before.memo.inline_steps > inline_steps:
-            before = _NOTHING
-        missing = advances - before.memo.advances, inline_steps - before.memo.inline_steps
-        parts = [[last]]
-        if missing != (1, 0):
-            parts = [
-                await self._after(before.sequence, workflow_id, WorkflowAdvanced, missing[0]),
-                await self._after(before.sequence, workflow_id, StepRecorded, missing[1]),
-            ]
-        messages = sorted(chain.from_iterable(parts), key=lambda stored: stored.sequence)
-        after = _folded(before.memo, messages)
-        if after is None or (after.advances, after.inline_steps) != counts:
-            return None
-        return after
+    async def _unread_memos(
+        self, unread: Sequence[tuple[ClaimedJob, int, tuple[int, int]]]
+    ) -> list[tuple[RecentWorkflow, list[Stored]]]:
+        """What is known of each workflow, and the events that it recorded since."""
+        before = [self._older(job, counts) for job, _, counts in unread]
+        missing = [
+            (counts[0] - older.memo.advances, counts[1] - older.memo.inline_steps)
+            for (_, _, counts), older in zip(unread, before, strict=True)
+        ]
+        single = [
+            self._subject(job.id, WorkflowAdvanced)
+            for (job, _, _), count in zip(unread, missing, strict=True)
+            if count == (1, 0)
+        ]
+        last = await self._bus.last_of(self._stream, single) if single else {}
+
+        async def rest(index: int) -> list[Stored]:
+            workflow_id, after = unread[index][0].id, before[index].sequence
+            if missing[index] == (1, 0):
+                stored = last.get(self._subject(workflow_id, WorkflowAdvanced))
+                return [stored] if stored else []
+            parts = await asyncio.gather(
+                self._after(after, workflow_id, WorkflowAdvanced, missing[index][0]),
+                self._after(after, workflow_id, StepRecorded, missing[index][1]),
+            )
+            return sorted(chain.from_iterable(parts), key=lambda stored: stored.sequence)
+
+        read = await bounded.gather(rest, range(len(unread)), _READS_AT_ONCE)
+        return list(zip(before, read, strict=True))
+
+    def _older(self, job: ClaimedJob, counts: tuple[int, int]) -> RecentWorkflow:
+        before = self._recent.get(job.id) or _NOTHING
+        is_older = before.memo.advances < counts[0] and before.memo.inline_steps <= counts[1]
+        return before if is_older else _NOTHING
 
     async def _after(
         self, sequence: int, workflow_id: str, kind: type[JobEvent], count: int
@@ -142,8 +154,24 @@ class WorkflowReader:
         return self._joblog.subjects.events("job", job_id, kind.__name__)
 
     # --- how their steps ended --------------------------------------------------------------------
-    async def _ends(self, memos: dict[str, WorkflowMemo]) -> dict[str, list[Resolution]]:
-        """Of the open steps of workflows that are jobs."""
+    async def _expected_ends(self, jobs: Sequence[ClaimedJob]) -> dict[str, Stored]:
+        """Completions of the steps that the messages name as ended, by job id."""
+        ids = [
+            derived_ids.step_id(job.id, n)
+            for job in jobs
+            for n in queue_messages.ended(job.delivery.headers)
+        ]
+        return await step_ends.completions(self._bus, self._joblog.subjects, ids) if ids else {}
+
+    async def _ends(
+        self, memos: Mapping[str, WorkflowMemo], completed: Mapping[str, Stored]
+    ) -> dict[str, list[Resolution]]:
+        """Of the open steps of workflows that are jobs.
+
+        Args:
+            memos: by id of the workflow.
+            completed: completions that were read before, by job id.
+        """
         steps = [
             (workflow_id, step)
             for workflow_id, workflow_memo in memos.items()
@@ -152,7 +180,9 @@ class WorkflowReader:
         ]
         ends: dict[str, list[tuple[int, Resolution]]] = {workflow_id: [] for workflow_id in memos}
         if steps:
-            for (workflow_id, _), end in zip(steps, await self._ends_of(steps), strict=True):
+            for (workflow_id, _), end in zip(
+                steps, await self._ends_of(steps, completed), strict=True
+            ):
                 if end is not None:
                     ends[workflow_id].append(end)
         return {
@@ -161,11 +191,11 @@ class WorkflowReader:
         }
 
     async def _ends_of(
-        self, steps: Sequence[tuple[str, ScheduledStep]]
+        self, steps: Sequence[tuple[str, ScheduledStep]], completed: Mapping[str, Stored]
     ) -> list[tuple[int, Resolution] | None]:
         """How the job of each ended, and where in the log; None while it lives."""
         ids = [derived_ids.step_id(workflow_id, step.n) for workflow_id, step in steps]
-        states = await step_ends.of_jobs(self._bus, self._joblog.subjects, ids)
+        states = await step_ends.of_jobs(self._bus, self._joblog.subjects, ids, completed)
 
         async def end_of(index: int) -> tuple[int, Resolution] | None:
             _, step = steps[index]
@@ -234,6 +264,10 @@ def _started(job: ClaimedJob, workflow_memo: WorkflowMemo) -> JobRecord:
         token=job.token,
         workflow=workflow_memo,
     )
+
+
+def _is_advance(stored: Stored) -> bool:
+    return stored.subject.endswith(f".{WorkflowAdvanced.__name__}")
 
 
 def _folded(workflow_memo: WorkflowMemo, messages: Iterable[Stored]) -> WorkflowMemo | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobDispatched
+from penstock.events.job_event import JobEvent
 from penstock.events.subjects import Subjects
 
 
@@ -22,20 +24,38 @@ class StepEnds(NamedTuple):
     living: set[str]
 
 
-async def of_jobs(bus: Bus, subjects: Subjects, job_ids: Sequence[str]) -> StepEnds:
-    """Looks at all of them. Raises BusError."""
-    stream = subjects.events_stream
+async def completions(bus: Bus, subjects: Subjects, job_ids: Sequence[str]) -> dict[str, Stored]:
+    """The events of those that completed, by job id. Raises BusError."""
+    return await _last(bus, subjects, job_ids, JobCompleted)
 
-    async def last(ids: Sequence[str], name: str) -> dict[str, Stored]:
-        names = {subjects.events("job", job_id, name): job_id for job_id in ids}
-        stored = await bus.last_of(stream, list(names))
-        return {names[subject]: message for subject, message in stored.items()}
 
-    completed = await last(job_ids, JobCompleted.__name__)
-    others = [job_id for job_id in job_ids if job_id not in completed]
-    living: set[str] = set()
-    if others:
-        living |= (await last(others, JobDispatched.__name__)).keys()
-        for end in (JobDead, JobCancelled):
-            living -= (await last(others, end.__name__)).keys()
-    return StepEnds(completed, living)
+async def of_jobs(
+    bus: Bus,
+    subjects: Subjects,
+    job_ids: Sequence[str],
+    completed: Mapping[str, Stored] = MappingProxyType({}),
+) -> StepEnds:
+    """Looks at all of them. Raises BusError.
+
+    Args:
+        job_ids: of the steps.
+        completed: completions that were read before, by job id.
+    """
+    all_completed = {job_id: completed[job_id] for job_id in job_ids if job_id in completed}
+    others = [job_id for job_id in job_ids if job_id not in all_completed]
+    all_completed |= await _last(bus, subjects, others, JobCompleted)
+    others = [job_id for job_id in others if job_id not in all_completed]
+    living = set(await _last(bus, subjects, others, JobDispatched))
+    for end in (JobDead, JobCancelled):
+        living -= (await _last(bus, subjects, others, end)).keys()
+    return StepEnds(all_completed, living)
+
+
+async def _last(
+    bus: Bus, subjects: Subjects, job_ids: Sequence[str], kind: type[JobEvent]
+) -> dict[str, Stored]:
+    if not job_ids:
+        return {}
+    names = {subjects.events("job", job_id, kind.__name__): job_id for job_id in job_ids}
+    stored = await bus.last_of(subjects.events_stream, list(names))
+    return {names[subject]: message for subject, message in stored.items()}
