@@ -51,7 +51,7 @@ class Rounds:
         self._alarms = Alarms()
         self._all_at = -_ALL_SECONDS
 
-    def again(self, names: Iterable[Name]) -> None:
+    def look_soon(self, names: Iterable[Name]) -> None:
         """Something is due for these, and may have to be done again."""
         self._restless.update(names)
 

@@ -326,7 +326,7 @@ class WorkflowTracker:
                 if not away:
                     log.warning("batches and graphs wait for the broker: %s", error)
                 away = True
-                self._rounds.again(names)
+                self._rounds.look_soon(names)
                 await asyncio.sleep(_ROUND_SECONDS)
 
     async def _settle_all(self, names: Sequence[tuple[str, str]]) -> None:
@@ -355,7 +355,7 @@ class WorkflowTracker:
         if workflow is None or (step is None and isinstance(workflow, Graph)):
             self._rounds.rests(name, workflow.goes_on_at if isinstance(workflow, Graph) else None)
             return
-        self._rounds.again([name])
+        self._rounds.look_soon([name])
         if step is None:
             return
         position, tried_at = self._tried.get(name, (0, 0.0))
