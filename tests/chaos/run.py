@@ -286,9 +286,7 @@ async def _breaches(installation: Site) -> list[Breach]:
         *broken(histories),
         *unended(histories, {*installation.acknowledged, *histories}),
         *(() if installation.turned_over else unread(histories, counted)),
-        *unwitnessed(
-            histories, witnessed, [name for name in histories if not _is_workflow(histories[name])]
-        ),
+        *unwitnessed(histories, witnessed, plain),
         *expired(histories),
         *overlapping(run for run in witnessed if run.job_id in in_vault),
         *miscounts,
