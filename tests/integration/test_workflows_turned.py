@@ -88,6 +88,8 @@ async def test_a_workflow_loses_nothing_while_the_log_turns_over_again_and_again
             await _awaits(stage, name, "go#3")
             await signal(name, "go", 1, signal_id="a")
             await stage.turn_over()
+            taken = stage.subjects.job(derived_ids.step_id(name, 0))
+            assert not await stage.bus.count(stage.subjects.events_stream, taken)
             await signal(name, "go", 3, signal_id="b")
             ended = await client.wait(name, WITHIN)
     assert ended.result == {"rate": "rate", "joined": ["first", "second"], "signals": [1, 2, 3]}
