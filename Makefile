@@ -9,7 +9,7 @@ PACKAGES := shared services/metrics services/decider services/executor services/
 .PHONY: help install demo workflow-example test long-test compose-test upgrade-test chaos programs turnover exact kills check audit bench clean wheels lock docs
 
 help:  ## what one can do here
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 install: $(READY)  ## make the virtual environment (the other targets do this themselves)
 

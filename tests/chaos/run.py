@@ -25,6 +25,7 @@ from tests.chaos.storage import LOG_BYTES
 from tests.chaos.workflow_load import misled, run_workflows
 from tests.histories import (
     Breach,
+    Entry,
     Rule,
     broken,
     expired,
@@ -279,16 +280,22 @@ async def _breaches(installation: Site) -> list[Breach]:
         if not subject.split(".")[3].startswith(FORGED)
     }
     witnessed = runs(installation.witness)
+    plain = [job_id for job_id, story in histories.items() if not _is_workflow(story)]
     in_vault = {job_id for job_id, story in histories.items() if _queue(story) == VAULT}
     return [
         *broken(histories),
         *unended(histories, {*installation.acknowledged, *histories}),
         *(() if installation.turned_over else unread(histories, counted)),
-        *unwitnessed(histories, witnessed, histories.keys() - installation.stories.keys()),
+        *unwitnessed(histories, witnessed, plain),
         *expired(histories),
         *overlapping(run for run in witnessed if run.job_id in in_vault),
         *miscounts,
     ]
+
+
+def _is_workflow(story: list[Entry]) -> bool:
+    first = story[0][1]
+    return isinstance(first, JobDispatched) and first.kind == "workflow"
 
 
 def _queue(story: object) -> str:

@@ -56,22 +56,31 @@ async def _run(site: Site, workflow_id: str, story: Story) -> None:
         for _ in range(sent.times):
             await _signal(site, workflow_id, sent.signal, sent.value, f"{number}")
     async with asyncio.timeout(_LIMIT_SECONDS):
-        while True:
-            while workflow_id not in site.ended:  # noqa: ASYNC110 - events are recorded elsewhere
-                await asyncio.sleep(_LOOK_SECONDS)
-            if not _is_broken(site, workflow_id):
-                return
-            mended_file(site.witness, workflow_id).touch()
-            await _stubbornly(site, lambda: site.client.retry(workflow_id))
-            while _is_broken(site, workflow_id):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)
+        while await _goes_on(site, workflow_id):
+            pass
+
+
+async def _goes_on(site: Site, workflow_id: str) -> bool:
+    """Waits for its end; whether it was dead then, its code was mended, and it was requeued."""
+    while workflow_id not in site.ended:  # noqa: ASYNC110 - events are recorded elsewhere
+        await asyncio.sleep(_LOOK_SECONDS)
+    if not _is_broken(site, workflow_id):
+        return False
+    mended_file(site.witness, workflow_id).touch()
+    await _stubbornly(site, lambda: site.client.retry(workflow_id))
+    while _is_broken(site, workflow_id):  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_SECONDS)
+    return True
 
 
 async def _signal(site: Site, workflow_id: str, name: str, value: int, signal_id: str) -> None:
     async def send() -> None:
-        try:
-            await site.client.workflows.signal(workflow_id, name, value, signal_id=signal_id)
-        except JobRefused:  # it has ended
+        while True:
+            try:
+                await site.client.workflows.signal(workflow_id, name, value, signal_id=signal_id)
+            except JobRefused:  # it has ended
+                if await _goes_on(site, workflow_id):
+                    continue
             return
 
     await _stubbornly(site, send)

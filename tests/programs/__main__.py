@@ -3,12 +3,12 @@
 Each seed is a program: a tree of jobs that fail and are tried again, batches, workflows that are
 steps, inline steps, timers, signals that come early, twice, late and never, gathers, races, errors
 that are caught, errors of the workflow's own code, until it is mended and requeued, compensation,
-and cancels. The real worker and one or two orchestrators run it over the bus in memory, on a clock
-that jumps. First undisturbed: it ends as plain asyncio code says, at that time. Then as often as
-its processes store a message, the process that stores it is killed once before and once after; then
-two of them are, a few times; and once each queue message is stored twice. The outcome, the steps,
-the jobs and the number of inline runs are the same, no rule of `penstock verify` is broken, and
-nothing is left behind.
+cancels, and new generations. One or two real workers and orchestrators run it over the bus in
+memory, on a clock that jumps. First undisturbed: it ends as plain asyncio code says, at that time.
+Then as often as its processes store a message, the process that stores it is killed once before and
+once after; then two of them are, a few times; and once each queue message is stored twice. The
+outcome, the steps, the jobs and the number of inline runs are the same, no rule of
+`penstock verify` is broken, and nothing is left behind.
 
 Exit code 0 if all that holds for each seed.
 """

@@ -55,10 +55,11 @@ class Happened(msgspec.Struct, kw_only=True):
 class Play:
     """One story, from its dispatch until nothing is left of it."""
 
-    def __init__(self, story: Story, crash: Crash, orchestrators: int) -> None:
+    def __init__(self, story: Story, crash: Crash, workers: int, orchestrators: int) -> None:
         self.story = story
         self._seconds = {run.number: run.seconds for run in programs.jobs(story.program)}
-        self.system = System(crash, orchestrators, [leaf_queue(number) for number in self._seconds])
+        leaves = [leaf_queue(number) for number in self._seconds]
+        self.system = System(crash, workers, orchestrators, leaves)
         self._due: dict[int, float] = {}
         self._offered: set[int] = set()
         self._agenda: list[tuple[float, Sent | None]] = [(sent.at, sent) for sent in story.sent]
@@ -188,11 +189,14 @@ class Play:
         return histories
 
 
-async def play(story: Story, crash: Crash | None = None, orchestrators: int = 1) -> Happened:
+async def play(
+    story: Story, crash: Crash | None = None, workers: int = 1, orchestrators: int = 1
+) -> Happened:
     """What becomes of a story.
 
     Args:
         crash: where a process is killed; None for nowhere.
-        orchestrators: how many the installation has.
+        workers: how many the installation has.
+        orchestrators: likewise.
     """
-    return await Play(story, crash or Crash(), orchestrators).run()
+    return await Play(story, crash or Crash(), workers, orchestrators).run()

@@ -65,15 +65,16 @@ def prove(seed: int) -> Verdict:
     except Undetermined:
         verdict.undetermined = 1
         return verdict
-    orchestrators = random.Random(seed).choice([1, 1, 2])
-    undisturbed = asyncio.run(play(story, None, orchestrators))
+    chance = random.Random(seed)
+    processes = chance.choice([1, 2]), chance.choice([1, 1, 2])
+    undisturbed = asyncio.run(play(story, None, *processes))
     verdict.programs = 1
     verdict.states[undisturbed.state] += 1
     verdict.wrong += _lines(story, "undisturbed", _differences(undisturbed, end, _LATE_SECONDS))
     if any(count > 1 for count in undisturbed.inline_runs):
         verdict.wrong += _lines(story, "undisturbed", ["an inline step ran twice"])
     for crash in _crashes(undisturbed.stored, random.Random(seed)):
-        happened = asyncio.run(play(story, crash, orchestrators))
+        happened = asyncio.run(play(story, crash, *processes))
         where = "after" if crash.after else "before"
         verdict.crashes += len(happened.hits)
         verdict.killed_at.update(f"{hit} {where}" for hit in happened.hits)

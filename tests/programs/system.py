@@ -256,7 +256,8 @@ class System:
 
     Args:
         crash: where a process is killed.
-        orchestrators: how many there are.
+        workers: how many there are.
+        orchestrators: likewise.
         leaves: queues of the program's jobs, which are not offered yet.
 
     Attributes:
@@ -264,7 +265,9 @@ class System:
         recovering_until: a crash may delay what happens until then.
     """
 
-    def __init__(self, crash: Crash, orchestrators: int, leaves: Sequence[str]) -> None:
+    def __init__(
+        self, crash: Crash, workers: int, orchestrators: int, leaves: Sequence[str]
+    ) -> None:
         asyncio.get_running_loop().set_task_factory(_task_factory)  # type: ignore[arg-type]
         self.crash = crash
         self.clock = START
@@ -276,9 +279,12 @@ class System:
         self._queues = (FLOWS, *leaves)
         for queue in self._queues:
             self.bus._broker.ensure_queue(queue).paused = queue != FLOWS
-        self.worker = WorkerProcess(self.bus, crash, self._queues)
-        self._workers = [self.worker]
+        self.workers = [self._hired() for _ in range(workers)]
+        self._all_workers = list(self.workers)
         self.orchestrators = [OrchestratorProcess(self.bus, crash) for _ in range(orchestrators)]
+
+    def _hired(self) -> WorkerProcess:
+        return WorkerProcess(self.bus, self.crash, self._queues)
 
     def offer(self, queue: str) -> None:
         """Lets the worker take the jobs of a queue, now and later."""
@@ -325,17 +331,18 @@ class System:
             depth.waiting and not depth.paused
             for depth in (queue.depth() for queue in self.bus._broker.queues.values())
         )
-        return behind or waiting or self.worker.is_busy
+        return behind or waiting or any(worker.is_busy for worker in self.workers)
 
     def _depths(self) -> Any:
         queues = self.bus._broker.queues.values()
         return [queue.depth() for queue in queues if queue.depth().waiting or queue.depth().claimed]
 
     def _replace_dead(self) -> None:
-        if self.worker.process.is_dead:
-            self.worker.forget()
-            self.worker = WorkerProcess(self.bus, self.crash, self._queues)
-            self._workers.append(self.worker)
+        for index, worker in enumerate(self.workers):
+            if worker.process.is_dead:
+                worker.forget()
+                self.workers[index] = self._hired()
+                self._all_workers.append(self.workers[index])
         for index, one in enumerate(self.orchestrators):
             if one.process.is_dead:
                 self.orchestrators[index] = OrchestratorProcess(self.bus, self.crash)
@@ -362,11 +369,12 @@ class System:
     async def end(self) -> None:
         """Nothing of it runs afterwards."""
         envelope.datetime = datetime
-        self.worker.forget()
-        await self.worker.process.kill()
+        for hired in self.workers:
+            hired.forget()
+            await hired.process.kill()
         for orchestrator in self.orchestrators:
             await orchestrator.process.kill()
         deadline = asyncio.get_running_loop().time() + _HANGS_SECONDS
-        while any(worker.is_alive for worker in self._workers):
+        while any(worker.is_alive for worker in self._all_workers):
             assert asyncio.get_running_loop().time() < deadline, "a thread of a worker goes on"
             await asyncio.sleep(_LOOK_SECONDS)

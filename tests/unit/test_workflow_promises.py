@@ -1,4 +1,4 @@
-"""docs/workflows.md names a test that exists for each of its promises."""
+"""docs/workflows.md names a test that exists for each of its promises, and for each failure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from tests.named_tests import missing_tests, named_tests, rows
 PAGE = (Path(__file__).parents[2] / "docs" / "workflows.md").read_text("utf-8")
 
 
-def test_each_promise_names_the_tests_that_show_it() -> None:
-    promises = rows(PAGE, "## What is promised, and what is not")
-    assert len(promises) >= 10
-    for cells in promises:
+@pytest.mark.parametrize(
+    ("heading", "column"),
+    [("## What is promised, and what is not", 1), ("## When something fails", 2)],
+)
+def test_each_row_names_the_tests_that_show_it(heading: str, column: int) -> None:
+    table = rows(PAGE, heading)
+    assert len(table) >= 10
+    for cells in table:
         assert len(cells) == 3, cells
-        assert named_tests(cells[1]), cells
-        assert list(missing_tests(cells[1])) == []
+        assert "`" in cells[column], cells
+    shown_by = "\n".join(cells[column] for cells in table)
+    assert len(named_tests(shown_by)) >= len(table)
+    assert list(missing_tests(shown_by)) == []
 
 
 @pytest.mark.parametrize(

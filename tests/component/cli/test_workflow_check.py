@@ -1,83 +1,82 @@
-"""`penstock workflow check`: definitions, without a broker."""
+"""`penstock workflow check` and `graph run` on files, before any broker is needed."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.component.cli.conftest import Penstock
+from click.testing import CliRunner, Result
 
-from penstock.jobs import registry
+from penstock.cli.main import cli
 
-MODULE = """
-from penstock.jobs import job
-
-@job(name="checked.load", queue="orders")
-def load(table: str, rows: int = 0) -> int:
-    return rows
+OUTER = """
+name = "outer"
+queue = "q"
+[[steps]]
+name = "part"
+workflow = "inner"
 """
-DEFINITION = """
-name = "nightly"
+INNER = """
+name = "inner"
+version = 4
+queue = "q"
 [[steps]]
-name = "load"
-function = "checked.load"
-arguments = { table = "orders" }
-[[steps]]
-name = "report"
-function = "elsewhere.report"
-queue = "reports"
-needs = ["load"]
-when = "results.load > 0"
+name = "a"
+function = "elsewhere.a"
 """
 
 
 @pytest.fixture
-def definition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "checked_jobs.py").write_text(MODULE)
-    (tmp_path / "penstock.toml").write_text('[jobs]\nmodules = ["checked_jobs"]\n')
-    monkeypatch.syspath_prepend(str(tmp_path))
-    file = tmp_path / "nightly.toml"
-    file.write_text(DEFINITION)
-    yield file
-    registry.REGISTRY.pop("checked.load", None)
-    sys.modules.pop("checked_jobs", None)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outer.toml").write_text(OUTER)
+    (tmp_path / "inner.toml").write_text(INNER)
+    return tmp_path
 
 
-def test_a_definition_is_checked_with_its_calls(penstock: Penstock, definition: Path) -> None:
-    result = penstock("workflow", "check", str(definition))
-    assert result.exit_code == 0, result.output
-    assert "workflow nightly version 1: 2 steps, nothing is wrong" in result.output
-    shown = json.loads(penstock("--json", "workflow", "check", str(definition)).output)
-    assert (shown["name"], shown["step_count"], len(shown["digest"])) == ("nightly", 2, 32)
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["workflow", "check", *arguments])
+
+
+def test_workflows_that_are_steps_are_looked_for_in_the_files(folder: Path) -> None:
+    checked = check("outer.toml", "inner.toml")
+    assert checked.exit_code == 0, checked.stderr
+    assert checked.stdout.splitlines() == [
+        "workflow outer version 1: 1 steps, nothing is wrong",
+        "workflow inner version 4: 1 steps, nothing is wrong",
+    ]
+    shown = check("inner.toml", "--json")
+    assert json.loads(shown.stdout)["step_count"] == 1
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("files", "message"),
     [
-        ('"load"]', '"laod"]', "'laod', which is no step; did you mean 'load'?"),
-        ('table = "orders"', "tabel = 1", "step 'load'"),
-        ('queue = "reports"', "", "name its queue"),
-        ("results.load > 0", "open('x')", "step 'report'"),
-        ("when = ", 'rule = "never"\nwhen = ', "unknown trigger rule 'never'"),
-        ("[[steps]]", "[[steps]", "TOML"),
+        (["outer.toml"], "no workflow 'inner' is defined, or given"),
+        (["outer.toml", "circle.toml"], "workflows contain each other: outer → inner → outer"),
+        (["binary.toml"], "binary.toml: this is no TOML: 'utf-8' codec"),
+        (["binary.json"], "binary.json: this is no JSON"),
+        (["large.toml"], "large.toml is larger than 256,000 bytes"),
+        (["types.toml"], "types.toml: step 'a': Expected `int`, got `str`"),
+        (["twice.toml"], "2 steps have the name 'a'"),
+        (["rule.toml"], "step 'a': unknown trigger rule 'some_success'; expected one of"),
+        (["absent.toml"], "no such file"),
     ],
 )
-def test_what_is_wrong_is_named(
-    penstock: Penstock, definition: Path, old: str, new: str, message: str
-) -> None:
-    definition.write_text(DEFINITION.replace(old, new))
-    result = penstock("workflow", "check", str(definition))
-    assert result.exit_code != 0
-    assert message in " ".join(result.output.split())
-    assert "Traceback" not in result.output
-
-
-def test_a_file_that_is_too_large_is_not_read(penstock: Penstock, tmp_path: Path) -> None:
-    file = tmp_path / "large.json"
-    file.write_bytes(b" " * 300_000)
-    result = penstock("workflow", "check", str(file))
-    assert result.exit_code != 0
-    assert "256,000 bytes" in result.output
+def test_what_is_wrong_is_said_with_the_place(folder: Path, files: list[str], message: str) -> None:
+    (folder / "circle.toml").write_text(
+        INNER.replace('function = "elsewhere.a"', 'workflow = "outer"')
+    )
+    (folder / "binary.toml").write_bytes(b"name = '\xff'")
+    (folder / "binary.json").write_bytes(b'{"name": "\xff"}')
+    (folder / "large.toml").write_text("#" * 256_001)
+    (folder / "types.toml").write_text(INNER + 'tries = "3"\n')
+    (folder / "twice.toml").write_text(
+        INNER + INNER.partition("[[steps]]")[2].join(["[[steps]]", ""])
+    )
+    (folder / "rule.toml").write_text(INNER + 'rule = "some_success"\n')
+    checked = check(*files)
+    assert checked.exit_code in (1, 2)
+    assert message in " ".join(checked.stderr.split())
+    assert "Traceback" not in checked.stderr

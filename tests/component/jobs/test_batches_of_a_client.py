@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -81,6 +80,13 @@ def _small_log() -> MemoryBus:
     return MemoryBus(settings=check({"prefix": "p", "streams": {"events_max_bytes": 1_000_000}}))
 
 
+async def _fill(bus: MemoryBus) -> None:
+    """Stores events of another kind up to the limit for dispatches, whatever the size of a job."""
+    stream, subject = bus.subjects.events_stream, bus.subjects.events("worker", "filler", "Noise")
+    while (extent := await bus.extent(stream)).bytes < dispatch_limit(extent.configured_bytes):
+        await bus.append(Outgoing(subject, b"x" * 1_000))
+
+
 async def _batch_ids(bus: MemoryBus) -> list[str]:
     names = await bus.count(bus.subjects.events_stream, bus.subjects.events("batch"))
     return sorted({name.split(".")[-2] for name in names})
@@ -93,11 +99,9 @@ async def test_a_batch_that_finds_the_log_full_is_not_left_open() -> None:
         await client.batches.create(build(table="x" * 100_000) for _ in range(50))
     [batch_id] = await _batch_ids(bus)
     assert (await client.batches.show(batch_id)).state is BatchState.STOPPING
-    with suppress(StreamFull):
-        while True:
-            await client.dispatch(build(table="y"))
+    await _fill(bus)
     with pytest.raises(StreamFull):
-        await client.batches.create([build(table="a")])
+        await Client(bus, prefix="p").batches.create([build(table="a")])
     assert await _batch_ids(bus) == [batch_id]
 
 

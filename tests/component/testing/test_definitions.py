@@ -60,12 +60,17 @@ def work(name: str, fails: bool = False) -> None:
         raise ValueError(name)
 
 
+@job(name="definitions.large", queue="orders")
+def large() -> str:
+    return "x" * 400_000
+
+
 @pytest.fixture(autouse=True)
 def known() -> Iterator[None]:
     RAN.clear()
-    registry.REGISTRY.update({kind.name: kind for kind in (check_order, work)})
+    registry.REGISTRY.update({kind.name: kind for kind in (check_order, work, large)})
     yield
-    for kind in (check_order, work):
+    for kind in (check_order, work, large):
         registry.REGISTRY.pop(kind.name, None)
 
 
@@ -184,6 +189,31 @@ async def test_a_function_that_is_not_known_here_runs_by_its_name(penstock: Benc
     await penstock.run_pending()
     assert (await penstock.client.graphs.show(graph)).state is GraphState.COMPLETED
     assert RAN == ["check", "ship"]
+
+
+async def test_results_that_are_too_large_to_be_handed_on_fail_the_instance(
+    penstock: Bench,
+) -> None:
+    steps = [
+        {"name": f"s{n}", "function": "definitions.large", "sets": {f"k{n}": "result"}}
+        for n in range(3)
+    ]
+    both = {
+        "name": "both", "function": "definitions.check", "needs": ["all"],
+        "takes": {"order": "results.all"},
+    }  # fmt: skip
+    join = {
+        "name": "all", "needs": ["s0", "s1", "s2"],
+        "takes": {f"k{n}": f"context.k{n}" for n in range(3)},
+    }  # fmt: skip
+    context = dict.fromkeys(("k0", "k1", "k2"), "")
+    definition = {"name": "w", "context": context, "steps": [*steps, join, both]}
+    graph = await penstock.client.definitions.run(reading.from_values(definition))
+    await penstock.run_pending()
+    record = await penstock.client.graphs.show(graph)
+    assert (record.state, record.failed_step) == (GraphState.FAILED, "both")
+    assert record.reason.startswith("step 'both' with the results handed on: ")
+    assert (await penstock.client.graphs.step(graph, "s0")).result == "x" * 400_000
 
 
 async def test_an_id_makes_the_start_idempotent(penstock: Bench) -> None:

@@ -75,7 +75,24 @@ async def show(ctx: WorkflowContext, card: str) -> str:
     return await ctx.run(archive(receipt=card))
 
 
-KINDS: list[JobType[Any, Any]] = [charge, archive, pay, show]
+@workflow()
+async def rounds(ctx: WorkflowContext, card: str, left: int) -> str:
+    """Not marked: encrypted as a step of one that is."""
+    receipt = await ctx.run(charge(card=card))
+    if left:
+        await ctx.continue_as_new(rounds(card=f"{card} again", left=left - 1))
+    return receipt
+
+
+@workflow(encrypted=True, tries=1)
+async def outer(ctx: WorkflowContext, card: str) -> list[str]:
+    first = await ctx.run(charge(card=card), compensate=charge(card=f"undo {card}"))
+    inner = await ctx.run(rounds(card=card, left=2))
+    await ctx.compensate()
+    return [first, inner]
+
+
+KINDS: list[JobType[Any, Any]] = [charge, archive, pay, show, rounds, outer]
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +161,17 @@ async def test_nothing_that_is_stored_shows_what_an_encrypted_workflow_holds(
         "mapped": 2,
     }
     assert sorted(SEEN) == [CARD, f"{CARD} 0", f"{CARD} 1", f"charged {CARD}"]
+
+
+async def test_nor_do_workflows_in_it_that_begin_anew_nor_its_compensation(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(outer(card=CARD))
+    await penstock.run_pending()
+    view = await penstock.client.job(workflow_id)
+    assert view.result == [f"charged {CARD}", f"charged {CARD} again again"]
+    assert not shows(penstock, CARD)
+    assert [CARD, CARD, f"{CARD} again", f"{CARD} again again", f"undo {CARD}"] == SEEN
 
 
 async def test_the_test_sees_a_workflow_that_is_not_encrypted(penstock: Bench) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.jobs import State, StepFailed, WorkflowContext, derived_ids, job, workflow
+from penstock.jobs.dead_letters.letter import LetterFilter
 from penstock.testing import Bench
 
 BROKEN: list[str] = []
@@ -61,3 +62,28 @@ async def test_a_workflow_that_took_note_of_it_is_not_changed(penstock: Bench) -
     await penstock.client.workflows.signal(workflow_id, "go", True)
     await penstock.run_pending()
     assert (await penstock.client.job(workflow_id)).result == "not paid"
+
+
+async def test_a_retry_of_all_leaves_out_steps_whose_workflow_took_note_of_them(
+    penstock: Bench,
+) -> None:
+    handled = await penstock.client.dispatch(pay_or_not(order=7))
+    died = await penstock.client.dispatch(pay(order=8))
+    ended = await penstock.client.dispatch(pay_or_not(order=9))
+    await penstock.run_pending()
+    await penstock.client.workflows.signal(ended, "go", True)
+    await penstock.run_pending()
+    BROKEN.clear()
+    outcomes = {
+        outcome.id: outcome.error
+        async for page in penstock.client.dead.retry_all(LetterFilter())
+        for outcome in page
+    }
+    await penstock.run_pending()
+    for workflow_id in (handled, ended):
+        step = derived_ids.step_id(workflow_id, 0)
+        assert f"is a step of workflow {workflow_id}" in str(outcomes.pop(step))
+        assert (await penstock.client.job(step)).state is State.DEAD
+    assert set(outcomes.values()) == {None}
+    assert outcomes.keys() == {died, derived_ids.step_id(died, 0)}
+    assert (await penstock.client.job(died)).result == "receipt 8"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from penstock.events.workflow import WorkflowAdvanced
 from penstock.jobs import (
     MapResult,
@@ -14,6 +16,8 @@ from penstock.jobs import (
     job,
     workflow,
 )
+from penstock.orchestrator.workflows.step_jobs import StepJobs
+from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
 from penstock.testing import Bench
 
 
@@ -64,10 +68,6 @@ async def test_the_failure_of_one_is_raised_at_its_await() -> None:
     key, kind = (await penstock.client.job(workflow_id)).result
     assert key == "gather/parcel"
     assert kind.endswith("StepFailed")
-
-
-@job(queue="later")
-def slow(depth: int) -> None: ...
 
 
 @workflow()
@@ -122,3 +122,31 @@ async def test_the_deepest_one_may_have_a_batch() -> None:
     assert view.result == 20
     assert [type(event) for _, event in view.events].count(WorkflowAdvanced) == 1
     penstock.assert_dispatched_times(pack, 20)
+
+
+@workflow()
+async def hasty(ctx: WorkflowContext) -> None:
+    await ctx.race(ctx.run(deep(depth=0)), ctx.sleep(1))
+    await ctx.run(pack(item=1))
+
+
+async def test_a_loser_is_cancelled_also_where_the_workflow_ended_before_it_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def slow(*_: object) -> None: ...
+
+    penstock = Bench()
+    workflow_id = await penstock.client.dispatch(hasty())
+    with monkeypatch.context() as patched:
+        patched.setattr(StepJobs, "cancel", slow)
+        await penstock.run_pending()
+        await penstock.advance(2)
+        await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).state is State.COMPLETED
+    suspended = SuspendedWorkflows(penstock.bus, penstock.bus.subjects, penstock.client)
+    for stored in penstock.bus.stored(penstock.bus.subjects.events_stream, ">"):
+        suspended.see(stored)
+    await suspended.round(penstock.bus.now())
+    await penstock.run_pending()
+    loser = await penstock.client.job(derived_ids.step_id(workflow_id, 0))
+    assert loser.state is State.CANCELLED

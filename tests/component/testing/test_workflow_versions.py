@@ -439,3 +439,34 @@ async def test_a_fixed_workflow_outlasts_further_advances(penstock: Bench) -> No
         await penstock.run_pending()
         view = await view_of(penstock, workflow_id)
     assert view.job.result == ["receipt 7", None, 1, 2]
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_worker_that_is_killed_while_it_blocks_one_loses_nothing(
+    penstock: Bench, after: bool
+) -> None:
+    for at in (1, 2):  # its start, and what it records
+        workflow_id = await suspended(penstock, deploy(v1=approved))
+        deploy(v1=shipped_first)
+        await penstock.client.workflows.signal(workflow_id, "approved")
+        with penstock.crashing(at=at, after=after) as crash:
+            await penstock.run_pending()
+        assert crash.event == ("JobStarted" if at == 1 else "WorkflowBlocked")
+        assert (await view_of(penstock, workflow_id)).blocked
+        deploy(v1=approved)
+        assert (await offer(penstock, workflow_id)).job.result == "receipt 7 approved"
+
+
+async def test_a_worker_that_is_killed_while_it_blocks_an_unknown_one_loses_nothing(
+    penstock: Bench,
+) -> None:
+    for after in (False, True):
+        workflow_id = await suspended(penstock, deploy(v1=approved))
+        deploy(v2=approved_by_two)
+        await penstock.client.workflows.signal(workflow_id, "approved")
+        with penstock.crashing(at=1, after=after) as crash:
+            await penstock.run_pending()
+        assert crash.event == "WorkflowBlocked"
+        assert (await view_of(penstock, workflow_id)).blocked
+        deploy(v1=approved, v2=approved_by_two)
+        assert (await offer(penstock, workflow_id)).job.result == "receipt 7 approved"

@@ -40,6 +40,7 @@ class Log:
         ("JobDispatched", {"queue": "q", "due_at": 99.0}, Awaits.SCHEDULE),
         ("JobRetrying", {"due_at": 99.0}, Awaits.SCHEDULE),
         ("JobReleased", {}, Awaits.QUEUE_MESSAGE),
+        ("WorkflowFixed", {"queue": "q"}, Awaits.QUEUE_MESSAGE),
         ("JobDead", {"queue": "q"}, Awaits.DEAD_LETTER),
     ],
 )

@@ -257,6 +257,15 @@ def test_a_breach_is_reported(rule: Rule, change: Change) -> None:
     assert not report.is_kept
 
 
+@pytest.mark.parametrize("is_compensated", [True, False])
+def test_of_steps_that_were_given_up_only_those_to_be_undone_count(is_compensated: bool) -> None:
+    log = Log()
+    first = log.jobs["w"][2][1]
+    steps = (replace(first.scheduled[0], is_compensated=is_compensated), first.scheduled[1])
+    flow(2, scheduled=steps, cancelled=(0,))(log)
+    assert (Rule.WORKFLOW in log.report().broken) is not is_compensated
+
+
 def test_a_workflow_that_began_anew_may_use_its_keys_again() -> None:
     log = Log()
     history = log.jobs["w"]

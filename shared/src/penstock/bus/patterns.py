@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 
 def matches(pattern: str, subject: str) -> bool:
     """Whether a subject matches a pattern."""
-    if pattern == subject:
-        return True
-    wanted, actual = pattern.split("."), subject.split(".")
-    if wanted[-1] == ">":
-        wanted.pop()
-        if len(actual) <= len(wanted):
-            return False
-    elif len(actual) != len(wanted):
-        return False
-    return all(want in ("*", token) for want, token in zip(wanted, actual, strict=False))
+    return compiled(pattern).fullmatch(subject) is not None
+
+
+@lru_cache(4096)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression, which whole subjects match."""
+    *parts, last = ["[^.]*" if name == "*" else re.escape(name) for name in pattern.split(".")]
+    parts.append(".*" if last == re.escape(">") else last)
+    return re.compile(r"\.".join(parts), re.DOTALL)
 
 
 def covering(patterns: Sequence[str]) -> str:

@@ -122,7 +122,11 @@ class _Notes:
         for step in event.scheduled:
             yield from self._schedule(sequence, step)
         given_up = set(event.cancelled)
-        self._open = {key: step for key, step in self._open.items() if step.n not in given_up}
+        self._open = {
+            key: step
+            for key, step in self._open.items()
+            if step.n not in given_up or step.is_compensated  # whose end is awaited all the same
+        }
 
     def _schedule(self, sequence: int, step: ScheduledStep) -> Iterator[str]:
         if step.n in self.scheduled_at or step.key in self._open:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, Outgoing, Stored
 from penstock.events.dead import DeadLettersDeleted
 from penstock.events.envelope import encode
 from penstock.events.subjects import Subjects, check_name
+from penstock.jobs.dead_letters import handled_steps
 from penstock.jobs.dead_letters.letter import (
     Group,
     Letter,
@@ -22,6 +25,7 @@ from penstock.jobs.dead_letters.letter import (
 )
 from penstock.jobs.dead_letters.requeue import Requeuer
 from penstock.jobs.errors import NotFound
+from penstock.jobs.job_log import JobLog
 
 ALL = LetterFilter()
 PAGE = 100
@@ -110,6 +114,8 @@ class DeadLetters:
     ) -> AsyncIterator[list[Outcome]]:
         """Requeues the jobs of all letters that match; outcomes a page at a time.
 
+        Steps of workflows that took note of the failure are refused: only :meth:`retry` runs them.
+
         Args:
             matching: which letters.
             arguments: some that are replaced, in each job.
@@ -118,11 +124,15 @@ class DeadLetters:
         Raises:
             BusError: before the first page, or between two; what was yielded is done.
         """
+        refusal = partial(handled_steps.refusal, JobLog(self._bus, self._subjects))
         async for page in self._pages(matching):
-            refusals = await self._requeuer.requeue_letters(page, arguments, reason)
+            handled = await bounded.gather(refusal, [letter.job_id for letter in page], PAGE)
+            others = [letter for letter, refused in zip(page, handled, strict=True) if not refused]
+            answers = iter(await self._requeuer.requeue_letters(others, arguments, reason))
             yield [
-                Outcome(letter.job_id, str(refusal) if refusal else None)
-                for letter, refusal in zip(page, refusals, strict=True)
+                Outcome(letter.job_id, str(error) if error else None)
+                for letter, refused in zip(page, handled, strict=True)
+                for error in [refused or next(answers)]
             ]
 
     # --- deleting ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from penstock.bus.patterns import matches
+from penstock.bus.patterns import compiled, matches
 from penstock.bus.protocol import Expect, Extent, Outgoing, Stored, StreamFull, WrongSequence
 
 _AROUND_BYTES = 30
@@ -126,7 +126,8 @@ class Stream:
         if literal == pattern:
             return [pattern] if pattern in self._sequences else []
         near = self._below.get(literal.rstrip("."), {}) if literal else self._sequences
-        return [subject for subject in near if matches(pattern, subject)]
+        is_match = compiled(pattern).fullmatch
+        return [subject for subject in near if is_match(subject)]
 
     def _sequences_of(self, pattern: str) -> Iterator[dict[int, None]]:
         return (self._sequences[subject] for subject in self._subjects(pattern))

@@ -10,6 +10,7 @@ from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.workflows.coded import memo
 from penstock.orchestrator.retention.window import Living, Window
 
 _READ_AT_ONCE = 50
@@ -21,29 +22,33 @@ def may_go_on(record: JobRecord) -> bool:
     return record.is_workflow and record.state is not State.COMPLETED
 
 
-class UnfinishedWorkflows:
-    """Looks them up in the log, which knows each that has not ended, however far others have read.
+def awaited_steps(record: JobRecord | None) -> frozenset[int]:
+    """Numbers of the steps of which a workflow may still ask how they ended."""
+    if record is None or not may_go_on(record):
+        return frozenset()
+    return frozenset(step.n for step in memo.open_steps(record.workflow or memo.EMPTY).values())
 
-    Attributes:
-        owners: those of which the last window holds steps.
-    """
+
+class UnfinishedWorkflows:
+    """Looks them up in the log, which knows each, however far others have read."""
 
     def __init__(self, bus: Bus, subjects: Subjects) -> None:
         self._bus, self._subjects = bus, subjects
         self._log = JobLog(bus, subjects)
-        self.owners: frozenset[str] = frozenset()
+        self._awaited: dict[str, frozenset[int]] = {}
 
     async def look_up(self, window: Window, ahead: Window) -> None:
-        """Finds the owners of the steps in a window. Raises BusError."""
+        """Finds what the owners of the steps in a window wait for. Raises BusError."""
         names = {step[0] for job_id in window.members if (step := derived_ids.step(job_id))}
         unclear = [name for name in sorted(names) if not _is_graph_or_over(name, window, ahead)]
         records = await bounded.gather(self._log.read, unclear, _READ_AT_ONCE)
-        self.owners = frozenset(record.id for record in records if record and may_go_on(record))
+        pairs = zip(unclear, map(awaited_steps, records), strict=True)
+        self._awaited = {name: steps for name, steps in pairs if steps}
 
     def awaits(self, job_id: str) -> bool:
-        """Whether a job of the last window is a step of one of them."""
+        """Whether a job of the last window is a step that one of them waits for."""
         step = derived_ids.step(job_id)
-        return step is not None and step[0] in self.owners
+        return step is not None and step[1] in self._awaited.get(step[0], ())
 
     async def without_forgotten(self, jobs: Iterable[Living]) -> list[Living]:
         """Those but for dead workflows whose dead letter is gone. Raises BusError."""

@@ -22,7 +22,7 @@ from penstock.jobs.batches import batch_record
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.workflows import graph_record
-from penstock.orchestrator.retention.unfinished_workflows import may_go_on
+from penstock.orchestrator.retention.unfinished_workflows import awaited_steps
 from penstock.orchestrator.retention.window import Window
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 
@@ -105,8 +105,7 @@ class WorkflowCarrier:
     async def _is_step(self, noun: str, key: str) -> bool:
         """Whether it is a step of a workflow that may go on, and need to know how it ended."""
         step = derived_ids.step(key) if noun == "batch" else None
-        workflow = await self._log.read(step[0]) if step else None
-        return workflow is not None and may_go_on(workflow)
+        return step is not None and step[1] in awaited_steps(await self._log.read(step[0]))
 
     async def _event(self, noun: str, key: str, through: int) -> tuple[Event | None, int]:
         """What takes the place of its events, and the last of these; None where nothing must."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 Name = tuple[str, str]
+_ALL_SECONDS = 60.0
+"""All are looked at so often, also those that rest and are touched by no event."""
 _MOST_REPLACED = 1_000
 """Times that no longer hold and are kept all the same, until the heap is made anew."""
 
@@ -38,3 +41,32 @@ class Alarms:
             if self._times.get(name) == at:  # else it was replaced
                 del self._times[name]
                 yield name
+
+
+class Rounds:
+    """Whom to look at although no event came."""
+
+    def __init__(self) -> None:
+        self._restless: set[Name] = set()
+        self._alarms = Alarms()
+        self._all_at = -_ALL_SECONDS
+
+    def look_soon(self, names: Iterable[Name]) -> None:
+        """Something is due for these, and may have to be done again."""
+        self._restless.update(names)
+
+    def rests(self, name: Name, until: datetime | None = None) -> None:
+        """Nothing is due for it until then; None: until an event comes."""
+        self._restless.discard(name)
+        self._alarms.set(name, until)
+
+    def begin_anew(self) -> None:
+        """All are due."""
+        self._all_at = -_ALL_SECONDS
+
+    def due(self, names: Iterable[Name], now: datetime) -> set[Name]:
+        """Those that are due now, of all names from time to time."""
+        if time.monotonic() - self._all_at >= _ALL_SECONDS:
+            self._all_at = time.monotonic()
+            return set(names)
+        return {*self._restless, *self._alarms.due(now)}

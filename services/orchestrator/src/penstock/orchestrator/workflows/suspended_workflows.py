@@ -213,10 +213,13 @@ class SuspendedWorkflows:
             self._meters.blocked(key, event)
         elif isinstance(event, StepsScheduled):
             running = SuspendedWorkflow(stored.sequence, 0, check_at)
-            self.unfinished.setdefault(key, running).see_part(event)
+            workflow = self.unfinished.setdefault(key, running)
+            self._leave_behind(key, workflow, event.cancelled)
+            workflow.see_part(event)
         elif isinstance(event, WorkflowAdvanced):
             self._meters.advanced(key, event, stored.at)
             workflow = self.unfinished.setdefault(key, SuspendedWorkflow(0, 0, check_at))
+            self._leave_behind(key, workflow, event.cancelled)
             is_next = workflow.advance(event, stored.sequence, check_at)
             self._wake_ups.note(key, event, stored)
             if not is_next or workflow.signals or workflow.is_cancelling:
@@ -229,8 +232,13 @@ class SuspendedWorkflows:
         workflow = self.unfinished.pop(key, None)
         self._meters.forget(key)
         if workflow is not None and workflow.has_living_jobs:
-            living = set(workflow.jobs.values()) - workflow.ended.keys()
-            self._left_behind[key] = {n: workflow.kinds[n] for n in living}
+            self._leave_behind(key, workflow, set(workflow.jobs.values()) - workflow.ended.keys())
+
+    def _leave_behind(self, key: str, workflow: SuspendedWorkflow, numbers: Iterable[int]) -> None:
+        """Has steps cancelled at once: the workflow may end before it is looked after."""
+        kinds = {n: workflow.kinds[n] for n in numbers if n in workflow.kinds}
+        if kinds:
+            self._left_behind.setdefault(key, {}).update(kinds)
             self._touch(key)
 
     def _see_carried(self, key: str, event: JobCarried, check_at: float) -> None:
@@ -335,9 +343,15 @@ class SuspendedWorkflows:
             raise
 
     async def _cancel_left_behind(self) -> None:
-        for key, steps in list(self._left_behind.items()):
-            await self._steps.cancel(key, steps, f"workflow {key} began anew")
-            del self._left_behind[key]
+        while self._left_behind:
+            key, steps = self._left_behind.popitem()
+            reason = f"workflow {key} does not wait for it any more"
+            try:
+                with skipping_poison(f"workflow {key}"):
+                    await self._steps.cancel(key, steps, reason)
+            except BusError:
+                self._left_behind[key] = {**steps, **self._left_behind.get(key, {})}
+                raise
 
     async def _wake_at_once(self, keys: Iterable[str], now: float) -> set[str]:
         """Wakes those of which nothing is in doubt, together; returns their ids."""

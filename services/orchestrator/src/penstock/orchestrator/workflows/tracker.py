@@ -32,9 +32,15 @@ from penstock.jobs.workflows import graph_record
 from penstock.jobs.workflows.graph_record import GraphState
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
-from penstock.orchestrator.core.instructions import Instruction, ReadResults
+from penstock.orchestrator.core.instructions import (
+    Append,
+    Instruction,
+    ReadResults,
+    Requeue,
+    StartSteps,
+)
 from penstock.orchestrator.core.tally import SLOTS
-from penstock.orchestrator.workflows.alarms import Alarms
+from penstock.orchestrator.workflows.alarms import Rounds
 from penstock.orchestrator.workflows.graph_meters import GraphMeters
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
@@ -48,8 +54,6 @@ log = logging.getLogger("penstock.orchestrator")
 Workflow = Batch | Graph
 _START = JobStarted.__name__
 _ROUND_SECONDS = 0.25
-_ALL_SECONDS = 60.0
-"""All that is unfinished is looked at so often, also what waits and is touched by no event."""
 _AT_ONCE = 32
 _STOPPED_SECONDS = 3.0
 _STATES: dict[str, Any] = {"batch": BatchState, "graph": GraphState}
@@ -85,13 +89,11 @@ class WorkflowTracker:
         self._skipped, self._steps = LimitedLog(log), GraphStepMeters(meters or Meters(), bus.now())
         self._woken = asyncio.Event()
         self._touched: set[tuple[str, str]] = set()
-        self._unsettled: set[tuple[str, str]] = set()
-        self._alarms = Alarms()
+        self._rounds = Rounds()
         self._tried: dict[tuple[str, str], tuple[int, float]] = {}
         self._reload = False
         self._reading: asyncio.Future[None] | None = None
         self._acted_at = time.monotonic()
-        self._all_at = -_ALL_SECONDS
         self.position = 0
         self.unfinished: dict[tuple[str, str], Workflow] = {}
         self._meters = GraphMeters(meters or Meters(), bus.now, lambda: self.unfinished)
@@ -164,7 +166,7 @@ class WorkflowTracker:
         while self._reload:
             try:
                 self.position, self.unfinished = await self._snapshots.load()
-                self._all_at = -_ALL_SECONDS
+                self._rounds.begin_anew()
                 self._reload = False
             except BusError as error:
                 log.warning("batches and graphs wait for the broker: %s", error)
@@ -316,7 +318,7 @@ class WorkflowTracker:
             self._touched = set()
             if time.monotonic() - looked >= _ROUND_SECONDS:
                 looked = time.monotonic()
-                names |= self._in_round()
+                names |= self._rounds.due(self.unfinished, self._now())
             try:
                 await self._settle_all(tuple(names))
                 away = False
@@ -324,7 +326,7 @@ class WorkflowTracker:
                 if not away:
                     log.warning("batches and graphs wait for the broker: %s", error)
                 away = True
-                self._unsettled |= names
+                self._rounds.look_soon(names)
                 await asyncio.sleep(_ROUND_SECONDS)
 
     async def _settle_all(self, names: Sequence[tuple[str, str]]) -> None:
@@ -335,13 +337,6 @@ class WorkflowTracker:
             for answer in answers:
                 if answer is not None:
                     raise answer
-
-    def _in_round(self) -> set[tuple[str, str]]:
-        """Those that something may be due for although no event came; now and then, all."""
-        if time.monotonic() - self._all_at >= _ALL_SECONDS:
-            self._all_at = time.monotonic()
-            return set(self.unfinished)
-        return {*self._unsettled, *self._alarms.due(self._now())}
 
     async def _resume_after_pause(self) -> None:
         """A process that was stopped for a while decides nothing by what it knew before."""
@@ -358,10 +353,9 @@ class WorkflowTracker:
         workflow = self.unfinished.get(name)
         step = await self._due(name, workflow) if workflow else None
         if workflow is None or (step is None and isinstance(workflow, Graph)):
-            self._unsettled.discard(name)
-            self._alarms.set(name, workflow.goes_on_at if isinstance(workflow, Graph) else None)
+            self._rounds.rests(name, workflow.goes_on_at if isinstance(workflow, Graph) else None)
             return
-        self._unsettled.add(name)
+        self._rounds.look_soon([name])
         if step is None:
             return
         position, tried_at = self._tried.get(name, (0, 0.0))
@@ -370,14 +364,18 @@ class WorkflowTracker:
         self._tried[name] = workflow.position, time.monotonic()
         try:
             finished = await self._executor.execute(workflow, step)
+            if isinstance(step, StartSteps | Requeue):
+                # A step that was refused has no event, and may be what ends the whole.
+                step = self._decided(name, workflow)
+                if isinstance(step, Append):
+                    finished = await self._executor.execute(workflow, step)
         except (JobsError, ValueError, msgspec.MsgspecError) as error:
             log.error("%s %s is given up: %s", *name, error)  # what it holds cannot be dispatched
             finished = True
         if finished:
             self.unfinished.pop(name, None)
             self._tried.pop(name, None)
-            self._unsettled.discard(name)
-            self._alarms.set(name, None)
+            self._rounds.rests(name)
             self._steps.forget(name[1])
             with suppress(BusError):  # what is left of it would do no harm
                 await self._snapshots.forget(name)

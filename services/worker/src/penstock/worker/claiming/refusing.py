@@ -148,8 +148,10 @@ class Refusals:
         """A workflow whose code is missing waits for it, however long. Raises BusError."""
         source, now = self._joblog.source, broker_time(self._bus)
         trace = trace_of(delivery.headers)
+        if reason.made_from < record.changed_by and record.message != delivery.sequence:
+            return  # made for an earlier wait, perhaps for other code
         match settle(record, delivery.sequence, reason.made_from, reason.attempt, now, _ANY_LOSSES):
-            case Action.DROP:  # made for an earlier wait, perhaps for other code
+            case Action.DROP:
                 return
             case Action.FOLLOW_UP:
                 await self._joblog.follow_up(record, trace)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
@@ -215,9 +216,13 @@ class WorkerSurroundings:
                 f"ctx.continue_as_new: found a call of {call.job.name}, expected one of "
                 f"{job.payload.function}"
             )
-        event = self._client.dispatcher.prepare(call, job.id, job.queue)
-        arguments = payload.decode(event.payload).arguments
-        body = payload.encode(replace(job.payload, arguments=arguments, handed=None))
+        anew = replace(job.payload, arguments=msgspec.Raw(call.arguments), handed=None)
+        body = payload.encode(self.secrets.sealed_call(anew))
+        if len(body) > (most := self._client.dispatcher.factory.max_payload_bytes):
+            raise WorkflowError(
+                f"ctx.continue_as_new: the encoded call has {len(body)} bytes, "
+                f"jobs.max_payload_bytes allows {most}"
+            )
         recorded = self.record.workflow or memo.EMPTY
         consumed = memo.consumed_signals(recorded)
         read = consumed.later.union(self._arrivals.consumed_signals)

@@ -96,13 +96,20 @@ class ContinueAsNew(Command[NoReturn]):
 
 
 @dataclass(eq=False)
+class Later:
+    """A coroutine that is made when its part begins: one that never begins is never made."""
+
+    make: Callable[[], Coroutine[Any, Any, Any]]
+
+
+@dataclass(eq=False)
 class AwaitGivenUp(Command[None]):
     """The ends of steps that were given up and may have to be undone."""
 
     name: str = "given-up"
 
 
-Awaited = Command[Any] | Call | Coroutine[Any, Any, Any]
+Awaited = Command[Any] | Call | Coroutine[Any, Any, Any] | Later
 """What runs beside others: a command, a call of a job, or a coroutine of the workflow."""
 
 

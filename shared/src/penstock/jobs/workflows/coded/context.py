@@ -7,6 +7,7 @@ import inspect
 import random
 from collections.abc import Callable, Iterable, Sized
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, NoReturn, TypeVar
 from uuid import UUID
@@ -25,6 +26,7 @@ from penstock.jobs.workflows.coded.commands import (
     Command,
     ContinueAsNew,
     Join,
+    Later,
     RunBatch,
     RunInline,
     RunJob,
@@ -85,7 +87,7 @@ class WorkflowContext:
         Raises:
             StepFailed: at the await, once all were tried: the first that is dead.
         """
-        undone = newest_first(self, self._driver.compensations)
+        undone = Later(partial(newest_first, self, self._driver.compensations))
         return Join(name, [undone], first_only=True)
 
     def map(

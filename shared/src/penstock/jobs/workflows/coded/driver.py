@@ -40,6 +40,7 @@ from penstock.jobs.workflows.coded.commands import (
     Command,
     ContinueAsNew,
     Join,
+    Later,
     RunBatch,
     RunInline,
     RunJob,
@@ -302,6 +303,8 @@ class Driver:
             self._end(branch, None, error)
 
     def _begin(self, part: Awaited, parent: Node, scope: Scope) -> Node:
+        if isinstance(part, Later):
+            part = part.make()
         if isinstance(part, Call):
             part = RunJob(results.short_name(part.job.name), part)
         if inspect.iscoroutine(part):

@@ -39,7 +39,7 @@ class Kept(NamedTuple):
     """What must outlive its events.
 
     Attributes:
-        signals: unread ones, and consumed ones whose id still counts, without value.
+        signals: the last consumed ones that have an id, without value, and unread ones.
         refused: how many unread ones are beyond the limits of an inbox.
     """
 
@@ -62,19 +62,20 @@ def kept(events: Events, consumed: Container[int]) -> Kept:
     Args:
         consumed: sequences of the signals that were.
     """
-    signals: list[Signal] = []
-    count = size = refused = 0
+    unread: list[Signal] = []
+    used: deque[Signal] = deque(maxlen=MAX_INBOX_SIGNALS)
+    size = refused = 0
     for signal in _counted(events):
         if signal.sequence in consumed:
             if signal.signal_id:
-                signals.append(signal._replace(value=b""))
+                used.append(signal._replace(value=b""))
             continue
-        count, size = count + 1, size + len(signal.value)
-        if count > MAX_INBOX_SIGNALS or size > MAX_INBOX_BYTES:
+        size += len(signal.value)
+        if len(unread) >= MAX_INBOX_SIGNALS or size > MAX_INBOX_BYTES:
             refused += 1
         else:
-            signals.append(signal)
-    return Kept(signals, refused)
+            unread.append(signal)
+    return Kept([*used, *unread], refused)
 
 
 def answered(steps: Iterable[ScheduledStep], signals: Iterable[Signal]) -> dict[int, Signal]:

@@ -74,6 +74,13 @@ class Secrets:
             return result.value
         return self._open("inline", result.key, result.value)
 
+    def sealed_call(self, call: Payload) -> Payload:
+        """A call of the workflow with other arguments, as it is recorded. Raises MissingKey."""
+        if not self.are_sealed:
+            return call
+        sealed = self._ring.seal(call.arguments, encryption.about_arguments(call))
+        return msgspec.structs.replace(call, arguments=msgspec.Raw(sealed))
+
     def status(self, status: Status) -> dict[str, Any]:
         """A status as the fields of ``WorkflowAdvanced``. Raises MissingKey."""
         if not status or self._call is None:
