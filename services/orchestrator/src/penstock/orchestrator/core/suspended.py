@@ -192,7 +192,8 @@ class SuspendedWorkflow:
     @property
     def is_unsettled(self) -> bool:
         """Whether something is under way that another process would have to begin again."""
-        return self.is_woken or self.is_over or self.is_due
+        is_cancelled = self.cancel_by < math.inf
+        return self.is_woken or self.is_over or self.is_due or is_cancelled
 
     @property
     def look_at(self) -> float:
@@ -214,6 +215,8 @@ class SuspendedWorkflow:
         self.ended = _with(self.ended, n, completed)
         if not completed:
             self._failed = _including(self._failed, n)
+        elif n in self._failed:
+            self._failed = self._failed - {n} or _NO_NUMBERS
         self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
