@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -34,6 +35,9 @@ from penstock.jobs.workflows.coded.nodes import Leaf, Suspension
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.running.recent_workflows import RecentWorkflows
 from penstock.worker.running.workflow_reader import WorkflowReader
+
+_SETTLING_SECONDS = 2.0
+"""Orchestrator and broker are busy with the stored events for a while."""
 
 
 class _Surroundings:
@@ -87,6 +91,7 @@ async def cold_advance(bus: NatsBus, steps: int) -> dict[str, Any]:
     assert len(sequences) == len(events), answers
     job = _claimed(workflow_id, sequences[-1], steps)
     reader = WorkflowReader(bus, log, RecentWorkflows())
+    await asyncio.sleep(_SETTLING_SECONDS)
     started = time.perf_counter()
     histories = await reader.read_ahead([job])
     read = time.perf_counter()

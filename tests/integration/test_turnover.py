@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 from tests.buses import both, on_both
 from tests.integration.turned_jobs import counted, hold, join, mend, note
-from tests.integration.turning import LIMIT_BYTES, QUEUE, WITHIN, Stage
+from tests.integration.turning import LIMIT_BYTES, QUEUE, WITHIN, CutShort, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing, StreamFull
+from penstock.bus.protocol import Bus, Outgoing, StreamFull
 from penstock.events.envelope import encode
 from penstock.events.job import JobCancelled, JobCarried, JobDispatched
 from penstock.jobs import awaiting
@@ -282,31 +282,6 @@ async def test_a_forged_carried_record_changes_no_job_that_has_events(
     view = await client.job(name)
     assert (view.state, view.record.function) == (State.WAITING, record.function)
     assert isinstance(view.events[0][1], JobDispatched)
-
-
-class CutShort:
-    """A bus on which shortening the log is cut off a few times: halfway through carrying, and
-    between carrying and removing."""
-
-    def __init__(self, bus: Bus, events: str) -> None:
-        self._bus, self._events, self.cuts = bus, events, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._bus, name)
-
-    async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
-        is_carrying = any(one.subject.endswith("JobCarried") for one in messages)
-        if is_carrying and self.cuts < 2:
-            self.cuts += 1
-            await self._bus.append_many(messages[: len(messages) // 2])
-            raise BusUnavailable("cut off while carrying")
-        return await self._bus.append_many(messages)
-
-    async def remove(self, stream: str, subject: str, before: int = 0) -> None:
-        if stream == self._events and 2 <= self.cuts < 4:
-            self.cuts += 1
-            raise BusUnavailable("cut off before removing")
-        await self._bus.remove(stream, subject, before)
 
 
 async def test_shortening_that_is_cut_off_anywhere_begins_again(stage: Stage, diary: str) -> None:

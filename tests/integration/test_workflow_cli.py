@@ -116,6 +116,13 @@ async def test_workflows_are_paused_and_resumed(
     assert "goes on" in await shell.asked("workflow", "resume", graph_id)
     assert (await crew.client.wait(workflow_id, WITHIN)).result == 19
     assert "is not paused" in await shell.asked("workflow", "resume", graph_id)
+    others = [await crew.client.dispatch(linger(number=number)) for number in range(2)]
+    for other in others:
+        await crew.reached(other, State.SUSPENDED, WITHIN)
+    chosen = ("--function", linger.name, "--yes")
+    cancelled = await shell.asked("workflow", "cancel", *chosen, "--now", "--reason", "wrong day")
+    assert cancelled.count(" is cancelled; its steps are cancelled next") == 2
+    assert {(await crew.client.job(other)).state for other in others} == {State.CANCELLED}
     restarted.end(10.0)
     refused = await shell.asked("workflow", "pause", workflow_id, "nothing", code=1)
     assert "cannot be paused: it is completed" in refused

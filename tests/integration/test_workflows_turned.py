@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.buses import both, on_both
@@ -16,10 +17,11 @@ from tests.integration.turned_workflows import (
     needs_mending,
     patient,
 )
-from tests.integration.turning import WITHIN, Stage
+from tests.integration.turning import WITHIN, CutShort, Stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
+from penstock.bus.protocol import Bus
 from penstock.events.job import JobCarried
 from penstock.events.workflow import MemoCarried
 from penstock.jobs import derived_ids
@@ -204,3 +206,27 @@ async def test_a_batch_that_ended_a_log_ago_is_still_the_result_of_its_step(
         gate.touch()
         assert (await stage.client.wait(name, WITHIN)).result == 3
     assert lines(diary) == ["held", "member 0", "member 1", "member 2"]
+
+
+async def test_shortening_that_is_cut_off_anywhere_loses_and_doubles_nothing(
+    stage: Stage, diary: str, tmp_path: Path
+) -> None:
+    """Given passes that end halfway through carrying, and between carrying and removing."""
+    gate = tmp_path / "gate"
+    cut_short = CutShort(await stage.connect(), stage.subjects.events_stream)
+    async with stage.worker():
+        async with stage.orchestrator():
+            name = await stage.client.dispatch(patient(diary=diary, gate=str(gate)))
+            for number in (1, 2, 3):
+                await stage.client.workflows.signal(name, "go", number, signal_id=str(number))
+            await reached(stage, derived_ids.step_id(name, 0), State.COMPLETED)
+            await reached(stage, derived_ids.step_id(name, 1), State.RUNNING)
+        async with stage.orchestrator(cast("Bus", cut_short)):
+            await stage.turn_over()
+            assert cut_short.cuts == 4
+            await stage.client.workflows.signal(name, "go", 1, signal_id="1")
+            await stage.turn_over()
+            gate.touch()
+            ended = await stage.client.wait(name, WITHIN)
+    assert ended.result["signals"] == [1, 2, 3]
+    assert lines(diary) == ["first", "rate", "second"]

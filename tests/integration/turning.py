@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.installation import Installation
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.bus.protocol import BusError, Outgoing
+from penstock.bus.protocol import Bus, BusError, BusUnavailable, Outgoing
 from penstock.events.envelope import encode, new_id
 from penstock.events.job import JobCompleted, JobDispatched, JobEvent, JobStarted
 
@@ -69,3 +70,28 @@ class Stage(Installation):
     async def dead_letters(self) -> list[str]:
         stored = await self.bus.history(self.subjects.dead_stream, self.subjects.dead("*", "*"))
         return [one.subject for one in stored]
+
+
+class CutShort:
+    """A bus on which shortening the log is cut off a few times: halfway through carrying, and
+    between carrying and removing."""
+
+    def __init__(self, bus: Bus, events: str) -> None:
+        self._bus, self._events, self.cuts = bus, events, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def append_many(self, messages: Sequence[Outgoing]) -> list[int | BusError]:
+        is_carrying = any(one.subject.endswith("JobCarried") for one in messages)
+        if is_carrying and self.cuts < 2:
+            self.cuts += 1
+            await self._bus.append_many(messages[: len(messages) // 2])
+            raise BusUnavailable("cut off while carrying")
+        return await self._bus.append_many(messages)
+
+    async def remove(self, stream: str, subject: str, before: int = 0) -> None:
+        if stream == self._events and 2 <= self.cuts < 4:
+            self.cuts += 1
+            raise BusUnavailable("cut off before removing")
+        await self._bus.remove(stream, subject, before)

@@ -34,6 +34,8 @@ from penstock.jobs.workflows.declared.definition import Definition
 from penstock.jobs.workflows.graph_record import GraphRecord
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.testing.memory.bus import MemoryBus
+from penstock.verifying.rules import Violation
+from penstock.verifying.workflows import check_graph
 
 START = datetime(2026, 11, 20, tzinfo=UTC).timestamp()
 _MOST_STEPS = 300
@@ -203,14 +205,26 @@ class GraphWorld:
         await self.bus.append(Outgoing(self.bus.subjects.event(event), encode(event)))
 
     # --- what came of it --------------------------------------------------------------------------
-    def events(self, noun: str, key: str = "*") -> list[Event]:
-        """All of a noun, in order."""
+    def history(self, noun: str, key: str = "*") -> list[tuple[int, Event]]:
+        """All events of a noun with their sequences, in order."""
         codec = GRAPH_EVENTS if noun == "graph" else JOB_EVENTS
         stored = self.bus.stored(
             self.bus.subjects.events_stream, self.bus.subjects.events(noun, key)
         )
-        read = [read_event(message, codec) for message in stored]
-        return [event for event in read if isinstance(event, Event)]
+        read = [(message.sequence, read_event(message, codec)) for message in stored]
+        return [(sequence, event) for sequence, event in read if isinstance(event, Event)]
+
+    def events(self, noun: str) -> list[Event]:
+        """All of a noun, in order."""
+        return [event for _, event in self.history(noun)]
+
+    def violations(self) -> list[Violation]:
+        """What `penstock verify` says of the log."""
+        steps: dict[int, list[tuple[int, Event]]] = {}
+        for sequence, event in self.history("job"):
+            if step := derived_ids.step(event.key):
+                steps.setdefault(step[1], []).append((sequence, event))
+        return list(check_graph(self.id, self.history("graph"), steps))
 
     async def outcome(self) -> dict[str, Any]:
         """All that may not depend on kills; of each event that matters, how often it happened."""
@@ -218,6 +232,7 @@ class GraphWorld:
         jobs = [event for event in self.events("job") if isinstance(event, JobDispatched)]
         ends = [event for event in self.events("job") if isinstance(event, _ENDED)]
         own = self.events("graph")
+        assert self.violations() == []
         return {
             "state": record.state,
             "reason": record.reason,

@@ -11,10 +11,20 @@ from tests.waiting import eventually
 
 from penstock.events.job import JobFailed
 from penstock.events.workflow import StepsScheduled, WorkflowAdvanced
-from penstock.jobs import MapResult, State, StepFailed, WorkflowContext, job, workflow
+from penstock.jobs import (
+    MapResult,
+    State,
+    StepFailed,
+    WorkflowContext,
+    derived_ids,
+    job,
+    workflow,
+)
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.batches.client import Batches
+from penstock.orchestrator.retention.workflow_carrier import WorkflowCarrier
 from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.testing import Bench
 from penstock.worker.running import step_batches
 from penstock.worker.running.step_batches import StepBatches
@@ -216,6 +226,36 @@ async def _see_all(penstock: Bench, suspended: SuspendedWorkflows) -> None:
     )
     await eventually(lambda: suspended.position >= last, 5.0, "the log")
     await suspended.round(penstock.bus.now())
+
+
+@workflow()
+async def patient(ctx: WorkflowContext) -> int:
+    packed, _ = await ctx.gather(ctx.map(calls(5), name="boxes"), ctx.wait_signal("go"))
+    return int(packed.completed)
+
+
+async def test_the_end_of_a_batch_outlasts_its_events_while_its_workflow_waits(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(patient())
+    await penstock.run_pending()
+    bus, subjects = penstock.bus, penstock.bus.subjects
+    batch_id = derived_ids.step_id(workflow_id, 0)
+    events = bus.stored(subjects.events_stream, subjects.events("batch", batch_id))
+    tracker = WorkflowTracker(bus.client(), subjects, penstock.client)
+    carrier = WorkflowCarrier(bus, subjects, "tests", tracker)
+    assert not await carrier.carry([("batch", batch_id)], events[-1].sequence)
+    await bus.remove(
+        subjects.events_stream, subjects.events("batch", batch_id), events[-1].sequence + 1
+    )
+    await penstock.client.workflows.signal(workflow_id, "go")
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == 5
+    penstock.assert_dispatched_times(pack, 5)
+    carried = bus.stored(subjects.events_stream, subjects.events("batch", batch_id))
+    assert [stored.subject.rpartition(".")[2] for stored in carried] == ["BatchCarried"]
+    await carrier.carry([("batch", batch_id)], carried[-1].sequence)
+    assert len(bus.stored(subjects.events_stream, subjects.events("batch", batch_id))) == 1
 
 
 def test_a_result_counts_all_jobs() -> None:

@@ -117,8 +117,9 @@ async def test_the_workflow_of_the_readme_runs(page: Any) -> None:
         return f"report of {month}"
 
     names = {"workflow": workflow, "timedelta": timedelta, "WorkflowContext": WorkflowContext}
-    exec(code, page.__dict__ | names | {"rebuild": rebuild, "send_report": send_report})
-    [close_month] = [kind for kind in registry.REGISTRY.values() if "close_month" in kind.name]
+    namespace = page.__dict__ | names | {"rebuild": rebuild, "send_report": send_report}
+    exec(code, namespace)
+    close_month = namespace["close_month"]
     penstock = Bench()
     workflow_id = await penstock.client.dispatch(close_month(month="2026-10"))
     await penstock.run_pending()

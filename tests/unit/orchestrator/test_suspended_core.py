@@ -7,7 +7,13 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.events.workflow import ScheduledStep, WaitGroup, WorkflowAdvanced
+from penstock.events.workflow import (
+    CANCEL_KEY,
+    Resolution,
+    ScheduledStep,
+    WaitGroup,
+    WorkflowAdvanced,
+)
 from penstock.jobs.workflows.coded import memo
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
 
@@ -68,3 +74,24 @@ def test_a_wide_join_looks_at_each_step_once() -> None:
         workflow.see_end(n, completed=True)
     assert workflow.is_due
     assert looks <= 3 * len(steps)
+
+
+def test_one_that_is_cancelled_is_looked_after_until_it_has_ended() -> None:
+    """Also by another process, whatever it waits for while it cleans up."""
+    workflow = waiting_for([WaitGroup((0,))])
+    assert not workflow.is_unsettled
+    workflow.cancelling(4, 60.0)
+    assert workflow.is_due
+    workflow.woken(20.0)
+    cleaning = WorkflowAdvanced(
+        job_id="w",
+        queue="q",
+        number=2,
+        now=datetime.now(UTC),
+        consumed=(Resolution(key=CANCEL_KEY, outcome="cancelled"),),
+        wait=(WaitGroup((1,)),),
+    )
+    workflow.advance(cleaning, 5, 100.0)
+    assert not workflow.is_due
+    assert workflow.is_unsettled
+    assert (workflow.look_at, workflow.needed_from) == (60.0, 4)

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from penstock.events.condition import Condition
-from penstock.events.graph import GraphCompleted, GraphStarted, GraphStep, Rule
+from penstock.events.graph import (
+    GraphCompleted,
+    GraphElapsed,
+    GraphStarted,
+    GraphStep,
+    GraphWaiting,
+    Rule,
+    Wait,
+)
 from penstock.events.job import JobCompleted, JobDead, JobDispatched, JobError
 from penstock.verifying.workflows import check_graph
 
@@ -65,3 +73,18 @@ def test_a_plain_graph_is_judged_by_what_completed() -> None:
     plain = GraphStep(name="c", payload=b"", needs=(0,))
     jobs = {0: [dispatched(2, 0), died(3, 0)], 1: [dispatched(4, 1), completed(5, 1)]}
     assert judged(FIRST, plain, jobs=jobs)[0] == "step 'c' was dispatched before 'a' had completed"
+
+
+@pytest.mark.parametrize("elapsed_at", [4, 8])
+def test_a_step_that_begins_while_one_that_it_needs_still_waits(elapsed_at: int) -> None:
+    nap = GraphStep(name="nap", payload=b"", wait=Wait(seconds=60.0))
+    history: list[tuple[int, Any]] = [
+        (1, GraphStarted(graph_id="g", steps=(nap, LAST), at=NOW)),
+        (2, GraphWaiting(graph_id="g", until={0: NOW}, at=NOW)),
+        (elapsed_at, GraphElapsed(graph_id="g", steps=(0,), at=NOW)),
+        (90, GraphCompleted(graph_id="g", at=NOW)),
+    ]
+    jobs = {1: [dispatched(6, 1), completed(7, 1)]}
+    texts = [violation.text for violation in check_graph("g", history, jobs)]
+    late = ["step 'c' was dispatched while 'nap' still waited"]
+    assert texts == (late if elapsed_at > 6 else [])

@@ -27,7 +27,8 @@ from penstock.events.graph import Rule as StepRule
 from penstock.events.job import JobCancelled, JobCompleted, JobDead, JobDispatched, JobRevived
 from penstock.jobs import derived_ids
 from penstock.jobs.batches import batch_record
-from penstock.jobs.workflows import graph_record
+from penstock.jobs.batches.slots import Slot
+from penstock.jobs.workflows import graph_record, graph_waits
 from penstock.verifying.rules import History, Rule, Violation
 
 _BATCH_ENDS = (BatchCompleted, BatchFailed, BatchCancelled)
@@ -163,7 +164,11 @@ def _out_of_order(
             continue
         begins = [n for n, event in events if isinstance(event, JobDispatched | JobRevived)]
         for number, need in product(begins, steps[index].needs):
-            if not has_passed(jobs.get(need, []), number):
+            is_wait = steps[need].wait is not None
+            if is_wait and _waits(history, need, number):
+                text = f"while {steps[need].name!r} still waited"
+                yield number, f"step {steps[index].name!r} was dispatched {text}"
+            elif not is_wait and not has_passed(jobs.get(need, []), number):
                 needed = steps[need].name
                 yield (
                     number,
@@ -190,6 +195,12 @@ def _ended(history: History, at: int) -> bool:
     """Whether the job does not live just before sequence ``at``; one that was skipped never did."""
     last = [type(event) for number, event in history if number < at and type(event) in _STANDS]
     return not last or _STANDS[last[-1]] != "pending"
+
+
+def _waits(history: History, position: int, at: int) -> bool:
+    """Whether a step waited for a time or a signal just before sequence ``at``."""
+    record = graph_record.fold((number, event) for number, event in history if number < at)
+    return record is not None and graph_waits.slots(record).get(position) is Slot.PENDING
 
 
 def graph_ends(history: History) -> tuple[End, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import click
 from penstock.bus import bounded
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed, Refused
-from penstock.cli.jobs import definition, workflow_pause, workflow_target
+from penstock.cli.jobs import definition, workflow_changes, workflow_target
 from penstock.cli.jobs.call import make_call, make_named_workflow, read_value
 from penstock.cli.jobs.graph_run import Waiting
 from penstock.cli.jobs.workflow_text import COLUMNS, description
@@ -31,7 +31,6 @@ from penstock.jobs.errors import NotFound, UnknownJob
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.views.graph_board import graph_detail, graph_row
-from penstock.views.wording import clock
 from penstock.views.workflow_board import (
     BLOCKED,
     PAUSED,
@@ -246,48 +245,7 @@ def signal(session: Session, id: str, name: str, value: str, signal_id: str) -> 
         write_line(f"signal {name} was sent to workflow {workflow_id}")
 
 
-@workflow.command(example="penstock workflow cancel 0193… --reason 'the customer called'")
-@click.argument("id", type=WORKFLOW_ID)
-@click.option(
-    "--reason",
-    default="cancelled by an operator",
-    show_default=True,
-    help="Recorded with the event.",
-)
-@click.option("--now", is_flag=True, help="At once: its code does not clean up.")
-@click.pass_obj
-def cancel(session: Session, id: str, reason: str, now: bool) -> None:
-    """Cancel a workflow that has not ended, with its steps.
-
-    The code of a coded one is given `Cancelled` where it waits, and may clean up for
-    `workflows.cleanup_seconds`.
-    """
-    seconds = 0.0 if now else None
-    until: datetime | None = None
-
-    async def request(client: Client) -> WorkflowRow:
-        nonlocal until
-        target = await workflow_target.find(client, id)
-        if target.is_graph:
-            return graph_row(await client.graphs.cancel(target.id, reason))
-        view = await client.workflows.cancel(target.id, reason, cleanup_seconds=seconds)
-        until = view.cancel_by
-        return workflow_row(view)
-
-    row = session.with_client(request)
-    if session.as_json:
-        write_json(row)
-    if until is None and row.state not in (State.CANCELLED, GraphState.STOPPING):
-        raise Failed(f"workflow {row.id} had already ended: it is {row.state}")
-    if session.as_json:
-        return
-    if until is None:
-        write_line(f"workflow {row.id} is cancelled; its steps are cancelled next")
-    else:
-        write_line(f"workflow {row.id} is being cancelled; it may clean up until {clock(until)}")
-
-
-for _command in (*definition.COMMANDS, *workflow_pause.COMMANDS, check, fix, replay):
+for _command in (*definition.COMMANDS, *workflow_changes.COMMANDS, check, fix, replay):
     workflow.add_command(_command)
 
 

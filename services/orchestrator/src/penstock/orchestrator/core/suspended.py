@@ -38,7 +38,6 @@ class SuspendedWorkflow:
         wait: what it waits for.
         parts: how many parts of what it waits for were seen.
         jobs: number of each open step that is a job or batch, by key.
-        kinds: what each of them is, by its number.
         signals: number and name of each open wait for a signal, by key.
         ended: number of each open step that has ended, and whether it completed.
         unseen: numbers of jobs of which no event was seen: a crash may have left them out.
@@ -57,6 +56,7 @@ class SuspendedWorkflow:
         "_cancelled_from",
         "_failed",
         "_next",
+        "_other_kinds",
         "cancel_by",
         "check_at",
         "checks",
@@ -70,7 +70,6 @@ class SuspendedWorkflow:
         "is_unread",
         "is_woken",
         "jobs",
-        "kinds",
         "number",
         "parts",
         "queue",
@@ -90,7 +89,7 @@ class SuspendedWorkflow:
         self._failed: set[int] = _NO_NUMBERS
         self.parts = 0
         self.jobs: dict[str, int] = _NOTHING
-        self.kinds: dict[int, StepKind] = _NOTHING
+        self._other_kinds: dict[int, StepKind] = _NOTHING
         self.signals: dict[str, tuple[int, str]] = _NOTHING
         self.ended: dict[int, bool] = _NOTHING
         self.unseen: set[int] = _NO_NUMBERS
@@ -139,7 +138,8 @@ class SuspendedWorkflow:
         for step in steps:
             if step.is_job or step.kind == "batch":
                 self.jobs = _with(self.jobs, intern(step.key), step.n)
-                self.kinds = _with(self.kinds, step.n, step.kind)
+                if step.kind != "job":
+                    self._other_kinds = _with(self._other_kinds, step.n, step.kind)
             elif step.kind == "signal":
                 self.signals = _with(self.signals, intern(step.key), (step.n, intern(step.digest)))
             if step.is_job:
@@ -150,8 +150,13 @@ class SuspendedWorkflow:
         if n is not None:
             self.ended.pop(n, None)
             self.unseen.discard(n)
-            self.kinds.pop(n, None)
+            self._other_kinds.pop(n, None)
         self.signals.pop(key, None)
+
+    @property
+    def kinds(self) -> dict[int, StepKind]:
+        """What each of its open steps is that is a job or batch, by number."""
+        return {n: self._other_kinds.get(n, "job") for n in self.jobs.values()}
 
     @property
     def is_due(self) -> bool:
@@ -187,7 +192,8 @@ class SuspendedWorkflow:
     @property
     def is_unsettled(self) -> bool:
         """Whether something is under way that another process would have to begin again."""
-        return self.is_woken or self.is_over or self.is_due
+        is_cancelled = self.cancel_by < math.inf
+        return self.is_woken or self.is_over or self.is_due or is_cancelled
 
     @property
     def look_at(self) -> float:
@@ -209,6 +215,8 @@ class SuspendedWorkflow:
         self.ended = _with(self.ended, n, completed)
         if not completed:
             self._failed = _including(self._failed, n)
+        elif n in self._failed:
+            self._failed = self._failed - {n} or _NO_NUMBERS
         self.unseen.discard(n)
 
     def see_requeue(self, n: int) -> None:
@@ -224,7 +232,7 @@ class SuspendedWorkflow:
     ) -> None:
         """What it waits for, what is open, and how that stands in the log."""
         self.wait, self.is_unread = _shared(wait), False
-        self.jobs = self.signals = self.kinds = _NOTHING
+        self.jobs = self.signals = self._other_kinds = _NOTHING
         self.ended, self.unseen = dict(ended) or _NOTHING, _NO_NUMBERS
         self._add(steps)
         self.observed(ended)

@@ -52,7 +52,7 @@ class StepMeters:
         if self._open < _MOST_OPEN:
             steps = self._begun.setdefault(workflow_id, {})
             self._open += n not in steps
-            steps[n] = _Begun(at, workflow, name)
+            steps[n] = _Begun(at, intern(workflow), intern(name))
 
     def ended(self, workflow_id: str, n: int, at: float) -> None:
         """The job of a step has ended. Args: as of :meth:`began`."""

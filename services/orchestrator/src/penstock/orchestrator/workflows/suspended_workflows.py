@@ -483,7 +483,8 @@ class SuspendedWorkflows:
         reason = f"workflow {key} was cancelled"
         record = await self._log.read(key) if workflow.is_unread else None
         if record is not None:
-            steps = memo.open_steps(record.workflow or memo.EMPTY).values()
+            recorded = record.workflow or memo.EMPTY
+            steps = [*memo.open_steps(recorded).values(), *memo.given_up_steps(recorded)]
             workflow.see_all((), steps, {})
         await self._steps.cancel(key, workflow.kinds, reason)
         if workflow.checks or not workflow.kinds:

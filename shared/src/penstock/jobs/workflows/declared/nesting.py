@@ -173,7 +173,11 @@ def _in_place(step: DeclaredStep, inner: Definition) -> Iterator[DeclaredStep]:
     settled = f"settle {step.name}"
     if may_fail:
         yield DeclaredStep(
-            name=settled, needs=tuple(may_fail), rule=Rule.ALL_DONE, may_fail=step.may_fail
+            name=settled,
+            needs=tuple(may_fail),
+            rule=Rule.ALL_DONE,
+            when=has_begun,
+            may_fail=step.may_fail,
         )
     yield ValueJoin(
         name=step.name,

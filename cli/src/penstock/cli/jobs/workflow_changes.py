@@ -1,10 +1,10 @@
-"""`penstock workflow pause` and `resume`: by id, or all of a function."""
+"""`penstock workflow pause`, `resume` and `cancel`: by id, or all of a function."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
@@ -21,13 +21,15 @@ from penstock.cli.parameters import JOB_ID
 from penstock.cli.session import Session
 from penstock.jobs.client import Client
 from penstock.jobs.errors import JobsError
-from penstock.jobs.workflows.graph_record import GraphRecord
+from penstock.jobs.lifecycle import State
+from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.jobs.workflows.workflow_view import WorkflowView
+from penstock.views import wording
 
 _MOST, _AT_ONCE = 20_000, 50
 _MOST_SHOWN = 10
 
-Done = Literal["paused", "resumed"]
+Done = Literal["paused", "resumed", "cancelled"]
 Act = Callable[[Client, str], Awaitable["Outcome"]]
 
 
@@ -36,7 +38,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: of its job or graph.
-        is_changed: False where it was paused, or went on, already.
+        is_changed: False where it was so already.
         text: the same in words.
         error: why it is as it was; empty where that is what was wanted.
     """
@@ -60,15 +62,35 @@ async def _pause(reason: str, client: Client, text: str) -> Outcome:
     return Outcome(id=target.id, state=after.state, is_changed=is_changed, text=happened + hint)
 
 
-async def _resume(client: Client, text: str) -> Outcome:
+async def _resume(reason: str, client: Client, text: str) -> Outcome:
     target = await workflow_target.find(client, text)
     kind = client.graphs if target.is_graph else client.workflows
     read = client.graphs.show if target.is_graph else client.workflows.get
     before: GraphRecord | WorkflowView = await read(target.id)
-    after = await kind.resume(target.id)
+    after = await kind.resume(target.id, reason)
     is_changed = before.paused_at is not None
     text = "goes on" if is_changed else f"is not paused; it is {after.state}"
     return Outcome(id=target.id, state=after.state, is_changed=is_changed, text=text)
+
+
+async def _cancel(reason: str, now: bool, client: Client, text: str) -> Outcome:
+    target = await workflow_target.find(client, text)
+    if target.is_graph:
+        graph = await client.graphs.cancel(target.id, reason)
+        return _cancelled(graph.id, graph.state)
+    view = await client.workflows.cancel(target.id, reason, cleanup_seconds=0.0 if now else None)
+    return _cancelled(view.id, view.state, None if view.state.ended else view.cancel_by)
+
+
+def _cancelled(workflow_id: str, state: str, until: datetime | None = None) -> Outcome:
+    if until is not None:
+        text = f"is being cancelled; it may clean up until {wording.clock(until)}"
+    elif state in (State.CANCELLED, GraphState.STOPPING):
+        text = "is cancelled; its steps are cancelled next"
+    else:
+        error = f"workflow {workflow_id} had already ended: it is {state}"
+        return Outcome(id=workflow_id, state=state, error=error)
+    return Outcome(id=workflow_id, state=state, is_changed=True, text=text)
 
 
 @click.command(
@@ -99,10 +121,32 @@ def pause(session: Session, /, ids: tuple[str, ...], function: str, caution: Cau
 @click.pass_obj
 def resume(session: Session, /, ids: tuple[str, ...], function: str, caution: Caution) -> None:
     """Let paused workflows go on, at once where what they wait for came meanwhile."""
-    _change(session, ids, function, caution, _resume, "resumed")
+    _change(session, ids, function, caution, partial(_resume, caution.reason), "resumed")
 
 
-COMMANDS = (pause, resume)
+@click.command(
+    cls=Command,
+    example="penstock workflow cancel 0193… --reason 'the customer called'\n"
+    "penstock workflow cancel --function shop.fulfil --dry-run",
+)
+@click.argument("ids", type=JOB_ID, nargs=-1, metavar="[ID]…")
+@click.option("--function", default="", help="All of this function, instead of ids.")
+@click.option("--now", is_flag=True, help="At once: their code does not clean up.")
+@cautious
+@click.pass_obj
+def cancel(
+    session: Session, /, ids: tuple[str, ...], function: str, now: bool, caution: Caution
+) -> None:
+    """Cancel workflows that have not ended, with their steps.
+
+    The code of a coded one is given `Cancelled` where it waits, and may clean up for
+    `workflows.cleanup_seconds`.
+    """
+    reason = caution.reason or "cancelled by an operator"
+    _change(session, ids, function, caution, partial(_cancel, reason, now), "cancelled")
+
+
+COMMANDS = (pause, resume, cancel)
 
 
 def _change(
@@ -143,7 +187,9 @@ async def _of_function(function: str, done: Done, client: Client) -> list[str]:
         note(
             "not all of the event log was read: call it again where it lists fewer than you expect"
         )
-    live = [view for view in (*waiting, *newest) if not view.state.ended and not view.paused_at]
+    live = [view for view in (*waiting, *newest) if not view.state.ended]
+    if done == "paused":
+        live = [view for view in live if view.paused_at is None]
     return list(dict.fromkeys(view.id for view in live))
 
 
