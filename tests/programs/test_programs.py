@@ -29,7 +29,7 @@ from tests.programs.program import (
 from tests.programs.proof import prove
 
 HOUR = 3600.0
-SAMPLE = (2, 5, 10, 11)
+SAMPLE = (2, 5, 10, 11, 10_037)
 
 
 @pytest.mark.parametrize("seed", SAMPLE)

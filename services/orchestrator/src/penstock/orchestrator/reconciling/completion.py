@@ -84,6 +84,8 @@ class TransitionCompleter:
         """
         if record.state is not State.WAITING:
             return False
+        if record.workflow is not None and record.workflow.generation:
+            return False  # the message of its generation before may be there, and a timer of that
         if not record.message:
             schedule = self._subjects.schedule(record.queue, record.id)
             return await self._bus.last(self._subjects.jobs_stream, schedule) is not None
