@@ -10,7 +10,8 @@ once after; then two of them are, a few times; and once each queue message is st
 outcome, the steps, the jobs and the number of inline runs are the same, no rule of
 `penstock verify` is broken, and nothing is left behind.
 
-Exit code 0 if all that holds for each seed.
+Exit code 0 if all that holds for each seed. By SIGTERM it ends after a seed, and prints what was
+judged so far.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -57,11 +59,15 @@ def summary(verdict: Verdict, options: argparse.Namespace, seconds: float) -> di
 
 def main() -> None:
     options = arguments(sys.argv[1:])
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     began, total = time.monotonic(), Verdict()
     for verdict in _verdicts(range(options.seed, options.seed + options.runs), options.beside):
         total.add(verdict)
         for line in verdict.wrong:
             sys.stderr.write(f"{line}\n")
+        if signals:
+            break
     sys.stdout.write(json.dumps(summary(total, options, time.monotonic() - began), indent=2) + "\n")
     sys.exit(bool(total.wrong))
 
