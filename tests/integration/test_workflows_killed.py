@@ -9,7 +9,13 @@ import pytest
 from tests.integration import orchestrating
 from tests.integration.crew import Crew
 from tests.integration.sample_jobs import QUEUE
-from tests.integration.workflow_jobs import approve, hurry, killed_between, killed_inside
+from tests.integration.workflow_jobs import (
+    approve,
+    hurry,
+    killed_between,
+    killed_inside,
+    rounds,
+)
 from tests.waiting import eventually
 
 from penstock.jobs import derived_ids
@@ -98,3 +104,15 @@ async def test_an_orchestrator_killed_around_a_wake_up(
     await crew.client.workflows.signal(workflow_id, "approved", False)
     assert (await crew.ended(workflow_id, WITHIN)).result["approved"] is False
     assert sorted(crew.diary.told("double")) == ["1", "10", "11", "12", "13", "14"]
+
+
+@KNOWN
+async def test_a_workflow_begins_anew_while_signals_arrive(crew: Crew, orchestrator: Start) -> None:
+    orchestrator(), orchestrator()
+    crew.hire(), crew.hire()
+    workflow_id = await crew.client.dispatch(rounds(diary=crew.diary.path, left=9))
+    for value in range(10):
+        await crew.client.workflows.signal(workflow_id, "go", value)
+    assert (await crew.ended(workflow_id, WITHIN)).result == "over"
+    assert crew.diary.told("double") == [str(value) for value in range(10)]
+    await crew.emptied()

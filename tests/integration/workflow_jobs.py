@@ -86,3 +86,13 @@ async def linger(ctx: WorkflowContext, number: int) -> int:
     for _ in range(3):
         number += await ctx.wait_signal("go", int)
     return number
+
+
+@workflow(queue=QUEUE)
+async def rounds(ctx: WorkflowContext, diary: str, left: int) -> str:
+    """Begins anew with each signal."""
+    value = await ctx.wait_signal("go", int)
+    await ctx.run(double(diary, value))
+    if left:
+        await ctx.continue_as_new(rounds(diary=diary, left=left - 1))
+    return "over"
