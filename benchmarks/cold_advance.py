@@ -17,11 +17,11 @@ from penstock.events.envelope import new_id
 from penstock.events.job import JobDispatched, JobStarted
 from penstock.events.job_event import JobEvent
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import (
+from penstock.events.workflow import WorkflowAdvanced
+from penstock.events.workflow_memo import (
     InlineResult,
     RefusedSignal,
     Resolution,
-    WorkflowAdvanced,
     WorkflowMemo,
 )
 from penstock.jobs.job_log import JobLog

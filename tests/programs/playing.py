@@ -11,7 +11,11 @@ from tests.programs.program import Sent, Story, follow, leaf_queue
 from tests.programs.system import START, Crash, System
 
 from penstock.events.job import JOB_EVENTS
-from penstock.events.workflow import StepRecorded, StepsScheduled, WorkflowAdvanced
+from penstock.events.workflow import (
+    StepRecorded,
+    StepsScheduled,
+    WorkflowAdvanced,
+)
 from penstock.jobs.errors import JobRefused, NotFound
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.lifecycle import State

@@ -14,7 +14,11 @@ from penstock.events.job import JOB_EVENTS, JobCancelled, JobCompleted, JobStart
 from penstock.events.recovering import RecoverAnswered, RecoverAsked
 from penstock.events.snapshot import SNAPSHOTS
 from penstock.events.worker import WorkerReport
-from penstock.events.workflow import MemoEntry, ScheduledStep, WorkflowMemo
+from penstock.events.workflow_memo import (
+    MemoEntry,
+    ScheduledStep,
+    WorkflowMemo,
+)
 from penstock.jobs.payloads.payload import Payload
 
 

@@ -7,7 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.events.job import JobCancelled, JobCompleted
-from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.events.workflow import (
+    WorkflowAdvanced,
+    WorkflowBlocked,
+)
 from penstock.jobs import Client, Step, WorkflowContext, job, workflow
 from penstock.jobs.workflows.declared.reading import from_toml
 from penstock.orchestrator.workflows.step_meters import StepMeters

@@ -16,7 +16,11 @@ from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.envelope import encode
 from penstock.events.job import JobCarried
-from penstock.events.workflow import Resolution, SignalReceived, WorkflowAdvanced
+from penstock.events.workflow import (
+    SignalReceived,
+    WorkflowAdvanced,
+)
+from penstock.events.workflow_memo import Resolution
 from penstock.jobs import (
     Client,
     JobType,

@@ -10,7 +10,10 @@ import pytest
 from tests.unit.jobs.telling import event
 
 from penstock.events.job import JobDispatched, JobStarted
-from penstock.events.workflow import WorkflowPaused, WorkflowResumed
+from penstock.events.workflow import (
+    WorkflowPaused,
+    WorkflowResumed,
+)
 from penstock.jobs import JobRefused, NotFound, State, Step, WorkflowContext, job, workflow
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_view import JobView

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.bus.protocol import broker_time
-from penstock.events.workflow import MAX_SIGNAL_BYTES
+from penstock.events.workflow_memo import MAX_SIGNAL_BYTES
 from penstock.jobs import JobRefused, NotFound, State, WorkflowContext, job, workflow
 from penstock.jobs.errors import AmbiguousId
 from penstock.testing import Bench

@@ -10,7 +10,10 @@ import pytest
 from tests.waiting import eventually
 
 from penstock.events.job import JobFailed
-from penstock.events.workflow import StepsScheduled, WorkflowAdvanced
+from penstock.events.workflow import (
+    StepsScheduled,
+    WorkflowAdvanced,
+)
 from penstock.jobs import (
     MapResult,
     State,

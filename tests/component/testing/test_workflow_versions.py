@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from penstock.events.job import JobDispatched
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked, WorkflowFixed
+from penstock.events.workflow import (
+    StepRecorded,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+    WorkflowFixed,
+)
 from penstock.jobs import JobRefused, NotFound, State, WorkflowContext, job, registry, workflow
 from penstock.jobs.workflows.coded import blocking
 from penstock.jobs.workflows.workflow_view import WorkflowView

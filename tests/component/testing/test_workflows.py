@@ -16,11 +16,13 @@ from penstock.events.envelope import encode
 from penstock.events.job import JobStarted
 from penstock.events.subjects import BadName
 from penstock.events.workflow import (
-    InlineResult,
-    Resolution,
     StepRecorded,
     StepsScheduled,
     WorkflowAdvanced,
+)
+from penstock.events.workflow_memo import (
+    InlineResult,
+    Resolution,
 )
 from penstock.jobs import (
     JobRefused,

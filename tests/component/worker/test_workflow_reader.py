@@ -11,7 +11,11 @@ import pytest
 
 from penstock.bus.protocol import Delivery, Stored
 from penstock.events.job import JobCompleted, JobDead, JobDispatched, JobError, JobEvent, JobStarted
-from penstock.events.workflow import ScheduledStep, WorkflowAdvanced, WorkflowMemo
+from penstock.events.workflow import WorkflowAdvanced
+from penstock.events.workflow_memo import (
+    ScheduledStep,
+    WorkflowMemo,
+)
 from penstock.jobs import derived_ids, workflow
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result

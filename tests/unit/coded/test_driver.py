@@ -11,7 +11,7 @@ import pytest
 from tests.unit.coded.programs import work
 from tests.unit.coded.world import START
 
-from penstock.events.workflow import (
+from penstock.events.workflow_memo import (
     InlineResult,
     MemoEntry,
     Resolution,

@@ -11,7 +11,10 @@ from tests.unit.coded.programs import Program, interpret
 from tests.unit.coded.test_random_programs import _outcome, _steps
 from tests.unit.coded.world import World
 
-from penstock.events.workflow import WorkflowBlocked, WorkflowFixed
+from penstock.events.workflow import (
+    WorkflowBlocked,
+    WorkflowFixed,
+)
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.coded import memo
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from penstock.events.envelope import Event
-from penstock.events.workflow import MAX_INBOX_BYTES, CarriedSignal, InboxCarried, SignalReceived
+from penstock.events.workflow import (
+    CarriedSignal,
+    InboxCarried,
+    SignalReceived,
+)
+from penstock.events.workflow_memo import MAX_INBOX_BYTES
 from penstock.jobs.workflows.coded import inbox
 
 

@@ -14,7 +14,12 @@ from tests.unit.coded import programs
 from tests.unit.coded.programs import Catch, Failed, Program, Sequence, expected, interpret
 from tests.unit.coded.world import START, World
 
-from penstock.events.workflow import Resolution, StepRecorded, StepsScheduled, WorkflowAdvanced
+from penstock.events.workflow import (
+    StepRecorded,
+    StepsScheduled,
+    WorkflowAdvanced,
+)
+from penstock.events.workflow_memo import Resolution
 from penstock.jobs.lifecycle import State
 from penstock.jobs.workflows.coded import unrecorded
 from penstock.jobs.workflows.coded.unrecorded import MAX_PART_BYTES

@@ -22,12 +22,14 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
-    RefusedSignal,
-    Resolution,
     SignalReceived,
     WorkflowAdvanced,
     WorkflowCancelling,
     WorkflowContinued,
+)
+from penstock.events.workflow_memo import (
+    RefusedSignal,
+    Resolution,
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState

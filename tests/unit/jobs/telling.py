@@ -25,11 +25,8 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
-    InlineResult,
-    ScheduledStep,
     StepRecorded,
     StepsScheduled,
-    WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowCancelling,
@@ -37,6 +34,11 @@ from penstock.events.workflow import (
     WorkflowFixed,
     WorkflowPaused,
     WorkflowResumed,
+)
+from penstock.events.workflow_memo import (
+    InlineResult,
+    ScheduledStep,
+    WaitGroup,
 )
 from penstock.jobs import lifecycle
 from penstock.jobs.lifecycle import JobRecord

@@ -30,13 +30,13 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
-    InlineResult,
     MemoCarried,
     StepRecorded,
     WorkflowAdvanced,
     WorkflowPaused,
     WorkflowResumed,
 )
+from penstock.events.workflow_memo import InlineResult
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import IllegalTransition
 from penstock.jobs.lifecycle import (

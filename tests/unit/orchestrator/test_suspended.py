@@ -10,7 +10,11 @@ import pytest
 
 from penstock.events.envelope import encode
 from penstock.events.job import JOB_EVENTS
-from penstock.events.workflow import ScheduledStep, WaitGroup, WorkflowAdvanced
+from penstock.events.workflow import WorkflowAdvanced
+from penstock.events.workflow_memo import (
+    ScheduledStep,
+    WaitGroup,
+)
 from penstock.orchestrator.core.suspended import SuspendedWorkflow
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.events.workflow import (
+from penstock.events.workflow import WorkflowAdvanced
+from penstock.events.workflow_memo import (
     CANCEL_KEY,
     Resolution,
     ScheduledStep,
     WaitGroup,
-    WorkflowAdvanced,
 )
 from penstock.jobs.workflows.coded import memo
 from penstock.orchestrator.core.suspended import SuspendedWorkflow

@@ -36,7 +36,11 @@ from penstock.events.job import (
     JobRevived,
 )
 from penstock.events.scaling import LeaderChanged, WorkersScaled
-from penstock.events.workflow import InlineResult, Resolution, WorkflowContinued
+from penstock.events.workflow import WorkflowContinued
+from penstock.events.workflow_memo import (
+    InlineResult,
+    Resolution,
+)
 from penstock.verifying import workflows
 from penstock.verifying.checker import MOST_SHOWN, Extent
 from penstock.verifying.rules import Rule

@@ -21,12 +21,14 @@ from penstock.events.job import (
 )
 from penstock.events.scaling import LeaderChanged, WorkersScaled
 from penstock.events.workflow import (
+    StepRecorded,
+    WorkflowAdvanced,
+)
+from penstock.events.workflow_memo import (
     InlineResult,
     Resolution,
     ScheduledStep,
-    StepRecorded,
     WaitGroup,
-    WorkflowAdvanced,
 )
 from penstock.jobs.derived_ids import step_id
 from penstock.verifying.checker import Checker, Extent, Report

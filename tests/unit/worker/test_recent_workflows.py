@@ -6,7 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.events.workflow import InlineResult, MemoEntry, WorkflowMemo
+from penstock.events.workflow_memo import (
+    InlineResult,
+    MemoEntry,
+    WorkflowMemo,
+)
 from penstock.worker.running.recent_workflows import RecentWorkflows
 
 

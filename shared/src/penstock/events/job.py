@@ -16,10 +16,10 @@ from penstock.events.workflow import (
     WorkflowCancelling,
     WorkflowContinued,
     WorkflowFixed,
-    WorkflowMemo,
     WorkflowPaused,
     WorkflowResumed,
 )
+from penstock.events.workflow_memo import WorkflowMemo
 
 
 class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):

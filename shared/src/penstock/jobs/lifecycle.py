@@ -37,10 +37,10 @@ from penstock.events.workflow import (
     WorkflowCancelling,
     WorkflowContinued,
     WorkflowFixed,
-    WorkflowMemo,
     WorkflowPaused,
     WorkflowResumed,
 )
+from penstock.events.workflow_memo import WorkflowMemo
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
     LifeCycle,

@@ -12,9 +12,6 @@ from penstock.events.job import (
     JobStarted,
 )
 from penstock.events.workflow import (
-    CANCEL_KEY,
-    Resolution,
-    ScheduledStep,
     StepRecorded,
     StepsScheduled,
     WorkflowAdvanced,
@@ -23,6 +20,11 @@ from penstock.events.workflow import (
     WorkflowFixed,
     WorkflowPaused,
     WorkflowResumed,
+)
+from penstock.events.workflow_memo import (
+    CANCEL_KEY,
+    Resolution,
+    ScheduledStep,
 )
 from penstock.verifying.rules import History, Rule, Violation
 

@@ -88,7 +88,6 @@ from penstock.events.worker import (
 from penstock.events.workflow import (
     InboxCarried,
     MemoCarried,
-    ScheduledStep,
     SignalReceived,
     StepRecorded,
     StepsScheduled,
@@ -100,6 +99,7 @@ from penstock.events.workflow import (
     WorkflowPaused,
     WorkflowResumed,
 )
+from penstock.events.workflow_memo import ScheduledStep
 from penstock.views.wording import clock, memory, seconds
 
 

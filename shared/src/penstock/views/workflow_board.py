@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.events.workflow import Status
+from penstock.events.workflow_memo import Status
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import redaction
 from penstock.jobs.workflows.step_view import StepView

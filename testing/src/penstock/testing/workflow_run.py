@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.events.workflow import Status
+from penstock.events.workflow_memo import Status
 from penstock.jobs import derived_ids
 from penstock.jobs.job_type import JobType
 from penstock.jobs.lifecycle import State

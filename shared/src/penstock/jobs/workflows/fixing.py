@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.events.workflow import ScheduledStep, WorkflowFixed
+from penstock.events.workflow import WorkflowFixed
+from penstock.events.workflow_memo import ScheduledStep
 from penstock.jobs import derived_ids
 from penstock.jobs.errors import JobRefused, NotFound
 from penstock.jobs.event_store.compare_and_set import compare_and_set

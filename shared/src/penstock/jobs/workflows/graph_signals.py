@@ -6,7 +6,7 @@ import difflib
 from typing import Any
 
 from penstock.events.graph import Signal
-from penstock.events.workflow import MAX_SIGNAL_BYTES
+from penstock.events.workflow_memo import MAX_SIGNAL_BYTES
 from penstock.jobs.errors import JobRefused
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.workflows import graph_waits

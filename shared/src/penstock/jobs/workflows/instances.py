@@ -17,12 +17,12 @@ from penstock.events.job_event import JobEvent
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
     INBOX_EVENTS,
-    MAX_SIGNAL_BYTES,
     SignalReceived,
     WorkflowCancelling,
     WorkflowPaused,
     WorkflowResumed,
 )
+from penstock.events.workflow_memo import MAX_SIGNAL_BYTES
 from penstock.jobs.errors import JobRefused
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set

@@ -13,7 +13,10 @@ from msgspec.structs import replace
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, broker_time
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import INBOX_EVENTS, SignalReceived
+from penstock.events.workflow import (
+    INBOX_EVENTS,
+    SignalReceived,
+)
 from penstock.jobs import derived_ids
 from penstock.jobs.bulk.scan import pages
 from penstock.jobs.errors import JobsError

@@ -12,7 +12,11 @@ from penstock.bus import bounded, lookback
 from penstock.bus.protocol import Bus, broker_time
 from penstock.events.job import JOB_EVENTS, JobCarried
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import StepRecorded, WorkflowAdvanced, WorkflowBlocked
+from penstock.events.workflow import (
+    StepRecorded,
+    WorkflowAdvanced,
+    WorkflowBlocked,
+)
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord

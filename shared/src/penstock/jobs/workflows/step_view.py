@@ -10,7 +10,13 @@ from itertools import pairwise, takewhile
 import msgspec
 
 from penstock.events.job import JobError
-from penstock.events.workflow import CANCEL_KEY, MemoEntry, Resolution, ScheduledStep, WorkflowMemo
+from penstock.events.workflow_memo import (
+    CANCEL_KEY,
+    MemoEntry,
+    Resolution,
+    ScheduledStep,
+    WorkflowMemo,
+)
 from penstock.jobs import derived_ids
 from penstock.jobs.lifecycle import JobRecord, State
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from penstock.events.workflow import ScheduledStep
+from penstock.events.workflow_memo import ScheduledStep
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.workflows import graph_states, graph_waits
 from penstock.jobs.workflows.coded import memo

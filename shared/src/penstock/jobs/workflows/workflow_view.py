@@ -7,7 +7,12 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.events.workflow import MAX_STATUS_LENGTH, RefusedSignal, Status, WorkflowMemo
+from penstock.events.workflow_memo import (
+    MAX_STATUS_LENGTH,
+    RefusedSignal,
+    Status,
+    WorkflowMemo,
+)
 from penstock.jobs.errors import JobRefused, MissingKey, Undecryptable
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State

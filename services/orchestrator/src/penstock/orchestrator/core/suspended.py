@@ -8,12 +8,14 @@ from sys import intern
 from typing import Any, TypeVar
 
 from penstock.events.workflow import (
+    StepsScheduled,
+    WorkflowAdvanced,
+)
+from penstock.events.workflow_memo import (
     CANCEL_KEY,
     ScheduledStep,
     StepKind,
-    StepsScheduled,
     WaitGroup,
-    WorkflowAdvanced,
 )
 
 K = TypeVar("K")

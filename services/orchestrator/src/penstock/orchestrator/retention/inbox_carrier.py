@@ -9,7 +9,10 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus, Outgoing
 from penstock.events.envelope import encode
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import INBOX_EVENTS, InboxCarried
+from penstock.events.workflow import (
+    INBOX_EVENTS,
+    InboxCarried,
+)
 from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.workflows.coded import inbox, memo

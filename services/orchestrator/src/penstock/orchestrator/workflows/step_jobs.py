@@ -10,7 +10,12 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusError, WrongSequence
 from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
-from penstock.events.workflow import INBOX_EVENTS, ScheduledStep, StepKind, WorkflowMemo
+from penstock.events.workflow import INBOX_EVENTS
+from penstock.events.workflow_memo import (
+    ScheduledStep,
+    StepKind,
+    WorkflowMemo,
+)
 from penstock.jobs import derived_ids
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.client import Client

@@ -30,7 +30,6 @@ from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
     InboxCarried,
     SignalReceived,
-    StepKind,
     StepsScheduled,
     WorkflowAdvanced,
     WorkflowBlocked,
@@ -39,6 +38,7 @@ from penstock.events.workflow import (
     WorkflowPaused,
     WorkflowResumed,
 )
+from penstock.events.workflow_memo import StepKind
 from penstock.jobs import derived_ids, lifecycle
 from penstock.jobs.client import Client
 from penstock.jobs.event_store.event_log import read_event

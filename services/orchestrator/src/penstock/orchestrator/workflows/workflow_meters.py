@@ -12,7 +12,10 @@ from sys import intern
 
 from penstock.events.envelope import Event
 from penstock.events.job import JobCompleted
-from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
+from penstock.events.workflow import (
+    WorkflowAdvanced,
+    WorkflowBlocked,
+)
 from penstock.orchestrator.workflows.step_meters import StepMeters
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Meters, Reading

@@ -19,10 +19,12 @@ from penstock.events.envelope import new_id
 from penstock.events.subjects import BadName
 from penstock.events.workflow import (
     INBOX_EVENTS,
-    RefusedSignal,
-    Resolution,
     StepRecorded,
     StepsScheduled,
+)
+from penstock.events.workflow_memo import (
+    RefusedSignal,
+    Resolution,
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids, lifecycle

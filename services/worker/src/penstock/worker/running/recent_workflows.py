@@ -6,7 +6,11 @@ import logging
 from collections import OrderedDict
 from typing import NamedTuple
 
-from penstock.events.workflow import MAX_MEMO_BYTES, MemoEntry, WorkflowMemo
+from penstock.events.workflow_memo import (
+    MAX_MEMO_BYTES,
+    MemoEntry,
+    WorkflowMemo,
+)
 
 log = logging.getLogger("penstock.worker")
 

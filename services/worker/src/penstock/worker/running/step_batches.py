@@ -13,7 +13,10 @@ from itertools import islice
 from typing import Any
 
 from penstock.bus import bounded
-from penstock.events.workflow import Resolution, ScheduledStep
+from penstock.events.workflow_memo import (
+    Resolution,
+    ScheduledStep,
+)
 from penstock.jobs import derived_ids
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.batches.client import Batches

@@ -16,11 +16,11 @@ from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, WrongSequence, broker_time
 from penstock.events.envelope import whole_micros
 from penstock.events.workflow import (
-    ScheduledStep,
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowContinued,
 )
+from penstock.events.workflow_memo import ScheduledStep
 from penstock.jobs import lifecycle
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.job_log import JobLog

@@ -14,10 +14,12 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.job import JOB_EVENTS, JobCompleted, JobError, JobEvent
 from penstock.events.workflow import (
-    Resolution,
-    ScheduledStep,
     StepRecorded,
     WorkflowAdvanced,
+)
+from penstock.events.workflow_memo import (
+    Resolution,
+    ScheduledStep,
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.events.job import JobError
-from penstock.events.workflow import (
+from penstock.events.workflow_memo import (
     CANCEL_KEY,
     MAX_REFUSAL_LENGTH,
     MAX_REFUSED_SIGNALS,

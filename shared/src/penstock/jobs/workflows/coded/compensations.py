@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.events.workflow import Resolution
+from penstock.events.workflow_memo import Resolution
 from penstock.jobs.errors import WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded.commands import AwaitGivenUp, Join, RunJob

@@ -14,7 +14,10 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.events.workflow import MAX_STATUS_FIELDS, Status
+from penstock.events.workflow_memo import (
+    MAX_STATUS_FIELDS,
+    Status,
+)
 from penstock.jobs.batches.allowed_failures import parse_allowed_failures
 from penstock.jobs.errors import StepFailed, WorkflowError
 from penstock.jobs.job_type import Call

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.events.workflow import (
+from penstock.events.workflow_memo import (
     CANCEL_KEY,
     MAX_PATCH_LENGTH,
     MAX_PATCHES,

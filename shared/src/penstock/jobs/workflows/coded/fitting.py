@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.events.workflow import InlineResult, MemoEntry, ScheduledStep, WorkflowMemo
+from penstock.events.workflow_memo import (
+    InlineResult,
+    MemoEntry,
+    ScheduledStep,
+    WorkflowMemo,
+)
 from penstock.jobs.workflows.coded.nodes import Branch, Diverged, Leaf
 
 

@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.workflow import (
-    MAX_INBOX_BYTES,
-    MAX_INBOX_SIGNALS,
     CarriedSignal,
     InboxCarried,
-    ScheduledStep,
     SignalReceived,
+)
+from penstock.events.workflow_memo import (
+    MAX_INBOX_BYTES,
+    MAX_INBOX_SIGNALS,
+    ScheduledStep,
 )
 
 Events = Iterable[tuple[int, Event | UnknownEvent]]

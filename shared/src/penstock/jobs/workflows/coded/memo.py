@@ -14,19 +14,21 @@ import msgspec
 
 from penstock.events.job_event import JobEvent
 from penstock.events.workflow import (
-    CANCEL_KEY,
     MemoCarried,
-    MemoEntry,
-    RefusedSignal,
-    ScheduledStep,
     StepRecorded,
     StepsScheduled,
-    WaitGroup,
     WorkflowAdvanced,
     WorkflowBlocked,
     WorkflowCancelling,
     WorkflowContinued,
     WorkflowFixed,
+)
+from penstock.events.workflow_memo import (
+    CANCEL_KEY,
+    MemoEntry,
+    RefusedSignal,
+    ScheduledStep,
+    WaitGroup,
     WorkflowMemo,
 )
 

@@ -10,6 +10,10 @@ import msgspec
 
 from penstock.events.brief import brief, brief_fields
 from penstock.events.workflow import (
+    StepRecorded,
+    StepsScheduled,
+)
+from penstock.events.workflow_memo import (
     MAX_KEY_LENGTH,
     InlineResult,
     RefusedSignal,
@@ -17,8 +21,6 @@ from penstock.events.workflow import (
     ScheduledStep,
     Status,
     StepKind,
-    StepRecorded,
-    StepsScheduled,
     WaitGroup,
 )
 from penstock.jobs.errors import WorkflowError

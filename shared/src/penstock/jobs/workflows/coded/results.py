@@ -9,7 +9,12 @@ from typing import Any
 import msgspec
 
 from penstock.events.job import JobError
-from penstock.events.workflow import MAX_REFUSAL_LENGTH, InlineResult, Resolution, StepOutcome
+from penstock.events.workflow_memo import (
+    MAX_REFUSAL_LENGTH,
+    InlineResult,
+    Resolution,
+    StepOutcome,
+)
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.errors import StepFailed
 from penstock.jobs.job_type import JobType

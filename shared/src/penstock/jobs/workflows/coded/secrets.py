@@ -12,7 +12,11 @@ from typing import Any
 import msgspec
 
 from penstock.config.masking import masked
-from penstock.events.workflow import InlineResult, Resolution, Status
+from penstock.events.workflow_memo import (
+    InlineResult,
+    Resolution,
+    Status,
+)
 from penstock.jobs import derived_ids
 from penstock.jobs.errors import Undecryptable
 from penstock.jobs.payloads import encryption

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.events.job import JobDispatched
-from penstock.events.workflow import ScheduledStep
+from penstock.events.workflow_memo import ScheduledStep
 from penstock.jobs import derived_ids
 from penstock.jobs.dispatch import job_factory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.events.workflow import (
+from penstock.events.workflow_memo import (
     MAX_MEMO_BYTES,
     MAX_STEPS,
     InlineResult,

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from penstock.events.condition import Path
 from penstock.events.graph import MAX_STEPS, OnFailure, Rule
 from penstock.events.subjects import BadName, check_name
-from penstock.events.workflow import MAX_SIGNAL_BYTES
+from penstock.events.workflow_memo import MAX_SIGNAL_BYTES
 from penstock.jobs.registry import check_tags
 from penstock.jobs.workflows.declared.definition import (
     MAX_BYTES,
