@@ -42,7 +42,7 @@ from penstock.jobs import workflow
 @workflow(queue="reports")
 async def nap(ctx):
     await ctx.sleep(0.2)
-    await ctx.sleep(0.2)
+    await ctx.run(add(a=1))
     await ctx.wait_signal("go", bool)
 """
 STARTED = "penstock_jobs_started_total"

@@ -116,7 +116,8 @@ async def test_two_orchestrators_wake_a_workflow_once(crew: Crew, orchestrator: 
     workflow_id = await crew.client.dispatch(naps(times=10))
     assert (await crew.ended(workflow_id, WITHIN)).result == 10
     history = await kinds(crew, workflow_id)
-    assert (history[JobStarted], history[WorkflowAdvanced]) == (11, 10)
+    assert history[JobStarted] == history[WorkflowAdvanced] + 1
+    assert history[WorkflowAdvanced] in range(10, 13)  # 20 if twice; a timer may fire early
     await crew.emptied()
 
 

@@ -27,6 +27,7 @@ _PUBLISHERS = {
         "disk",
         "orchestrator",
         "workflow",
+        "graph",
     ),
 }
 
@@ -51,7 +52,8 @@ class Metric(msgspec.Struct, frozen=True):
     def published_by(self) -> str:
         """The service that publishes it."""
         noun = self.name.split(".")[1]
-        return next(service for service, nouns in _PUBLISHERS.items() if noun in nouns)
+        [service] = [service for service, nouns in _PUBLISHERS.items() if noun in nouns]
+        return service
 
     @property
     def prometheus(self) -> str:
