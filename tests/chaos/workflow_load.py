@@ -15,7 +15,8 @@ from tests.programs.program import UNMENDED, Story
 from tests.programs.timeless import draw_timeless
 
 from penstock.bus.protocol import BusError
-from penstock.events.job import JobCancelled, JobCompleted, JobDead
+from penstock.events.envelope import Event
+from penstock.events.job import JobCancelled, JobCarried, JobCompleted, JobDead
 from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
 
 _BEGUN_AT_ONCE = 3
@@ -102,15 +103,21 @@ async def _stubbornly(site: Site, ask: Callable[[], Awaitable[object]]) -> None:
 
 def _is_broken(site: Site, workflow_id: str) -> bool:
     """Whether it is dead and its code can be mended."""
-    last = site.histories[workflow_id][-1][1]
+    last = _last(site, workflow_id)
     return isinstance(last, JobDead) and UNMENDED in last.error.message
+
+
+def _last(site: Site, workflow_id: str) -> Event | None:
+    """What happened to it last: that it was carried past the end of the log is nothing."""
+    history = [event for _, event in site.histories.get(workflow_id, ())]
+    return next((event for event in reversed(history) if not isinstance(event, JobCarried)), None)
 
 
 def misled(site: Site, *, may_be_cancelled: bool) -> list[Breach]:
     """Workflows that ended otherwise than their programs say."""
     breaches = []
     for workflow_id, (story, end) in site.stories.items():
-        ended = site.histories.get(workflow_id, [(0, None)])[-1][1]
+        ended = _last(site, workflow_id)
         match ended:
             case JobCompleted():
                 found = "completed", msgspec.msgpack.decode(ended.result)

@@ -46,7 +46,8 @@ from penstock.orchestrator.workflows.traces import WorkflowTraces
 log = logging.getLogger("penstock.orchestrator")
 
 _AT_ONCE = 100
-_ENDS = ("JobCompleted", "JobDead", "JobCancelled")
+_MAY_HAVE_ENDED = ("JobCompleted", "JobDead", "JobCancelled", "JobCarried")
+"""Names of last events that are read: an end may be forged, and an end may have been carried."""
 _MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying", "JobRecovered", "JobCarried")
 _NIL = b"\xc0"
 
@@ -192,7 +193,7 @@ class InstructionExecutor:
         unended = [
             (job_id, last.sequence, name)
             for job_id, last, name in zip(job_ids, lasts, names, strict=True)
-            if last and (name not in _ENDS or await self._lives(job_id))
+            if last and (name not in _MAY_HAVE_ENDED or await self._lives(job_id))
         ]
         answers = await self._bus.append_many(
             [self._cancelled(job_id, sequence, reason) for job_id, sequence, _ in unended]
@@ -212,7 +213,7 @@ class InstructionExecutor:
                 await self._bus.signal(self._subjects.cancel_notice(job_id))
 
     async def _lives(self, job_id: str) -> bool:
-        """Whether a job has not ended although its last event is called an end: it was forged."""
+        """Whether a job has not ended, whatever its last event is called."""
         record = await self._log.read(job_id)
         return record is not None and not record.state.ended
 
