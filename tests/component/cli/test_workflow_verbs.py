@@ -107,3 +107,9 @@ def test_what_cannot_be_changed_is_said_and_the_others_are(
     session.as_json = True
     [outcome] = json.loads(session.call("resume", ids[1]).output)
     assert (outcome["id"], outcome["is_changed"], outcome["error"]) == (ids[1], True, "")
+
+
+def test_a_definition_is_not_run_unless_equal_ones_are_old(session: InMemory) -> None:
+    refused = session.call("run", "month-end", "--unique-for", "60s")
+    assert refused.exit_code != 0
+    assert "takes no --unique-for: give an --id" in refused.output

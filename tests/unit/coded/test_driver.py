@@ -209,6 +209,17 @@ class Foreign:
         yield "something else"
 
 
+def test_a_foreign_await_is_refused_also_where_the_code_cleans_up() -> None:
+    async def flow(ctx: WorkflowContext) -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            await ctx.sleep(timedelta(seconds=1))
+
+    with pytest.raises(WorkflowError, match=r"test_driver\.py:\d+: awaits"):
+        drive(flow).replay()
+
+
 @pytest.mark.parametrize("foreign", [Foreign, lambda: asyncio.sleep(1)])
 def test_a_foreign_await_is_refused_with_its_place(foreign: Any) -> None:
     async def workflow(ctx: WorkflowContext) -> None:

@@ -92,6 +92,10 @@ def run(
     except UnknownJob as error:
         waiting = Waiting(no_wait, timeout)
         given = {"graph_id": options.pop("job_id"), **options}
+        if given.pop("unique_for") is not None:
+            raise Refused(
+                f"{error} A definition takes no --unique-for: give an --id, which is run once"
+            ) from None
         terms = {name: value for name, value in given.items() if value is not None}
         if not definition.run_definition(session, function, arguments, waiting, **terms):
             raise UnknownJob(

@@ -299,7 +299,7 @@ class Driver:
         try:
             branch.awaited = self._begin(wanted, branch, branch.scope)
         except WorkflowError as error:
-            branch.work.close()
+            leave(branch.work)
             self._end(branch, None, error)
 
     def _begin(self, part: Awaited, parent: Node, scope: Scope) -> Node:

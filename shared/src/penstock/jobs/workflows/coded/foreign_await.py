@@ -27,7 +27,7 @@ def foreign_await(work: Coroutine[Any, Any, Any], awaited: object) -> WorkflowEr
         if frame is not None and not frame.f_code.co_filename.startswith(_STANDARD_LIBRARY):
             place = f"{frame.f_code.co_filename}:{frame.f_lineno}: "
         current = getattr(current, "cr_await", None)  # type: ignore[assignment]
-    work.close()
+    leave(work)
     return WorkflowError(f"{place}awaits {type(awaited).__name__}; {_ADVICE}")
 
 
