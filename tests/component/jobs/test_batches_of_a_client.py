@@ -51,6 +51,25 @@ async def test_a_batch_names_its_total_where_its_creator_knows_it() -> None:
     assert [(await batches.show(one)).total for one in (known, unknown)] == [2, None]
 
 
+async def test_a_creator_that_comes_late_does_not_cancel_what_another_has_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches = Client(MemoryBus("p"), prefix="p").batches
+    show, is_first = batches.show, True
+
+    async def overtaken(batch_id: str) -> Any:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            await batches.close(batch_id)
+        return await show(batch_id)
+
+    monkeypatch.setattr(batches, "show", overtaken)
+    with pytest.raises(JobRefused, match="is running: no jobs can be added"):
+        await batches.create([build(table="a")], batch_id="nightly")
+    assert (await show("nightly")).state is BatchState.RUNNING
+
+
 class Busy:
     """A bus on which something else happens to the batch before each event of a kind."""
 

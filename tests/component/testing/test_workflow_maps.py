@@ -125,6 +125,27 @@ async def test_a_kill_while_the_jobs_are_made_leaves_none_out_and_repeats_none(
     penstock.assert_dispatched_times(pack, 25)
 
 
+async def test_an_attempt_that_comes_late_leaves_the_batch_of_its_successor_alone(
+    penstock: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, count = Batches.add, 0
+
+    async def overtaken(self: Batches, batch_id: str, some: Any, **terms: Any) -> list[str]:
+        nonlocal count
+        count += 1
+        if count == 2:
+            await add(self, batch_id, calls(25), **{**terms, "start": 0})
+            await self.close(batch_id)
+        return await add(self, batch_id, some, **terms)
+
+    monkeypatch.setattr(step_batches, "_CALLS_AT_ONCE", 10)
+    monkeypatch.setattr(Batches, "add", overtaken)
+    workflow_id = await penstock.client.dispatch(persistent())
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == 25
+    penstock.assert_dispatched_times(pack, 25)
+
+
 def _killed_once(method: Callable[..., Any], after: bool) -> Callable[..., Any]:
     """The method; its second call, or its only one, ends with an error once."""
     count = 0

@@ -43,6 +43,10 @@ class JobRefused(JobsError):
     pass
 
 
+class BatchTakesNoJobs(JobRefused):
+    """It was closed, by this creator or another that adds the same jobs, or it ends."""
+
+
 class UnknownJob(JobRefused):
     pass
 

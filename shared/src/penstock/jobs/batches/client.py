@@ -30,7 +30,7 @@ from penstock.jobs.dispatch import workflow_spans
 from penstock.jobs.dispatch.awaiting import Awaiting
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import Terms
-from penstock.jobs.errors import AlreadyDispatched, JobRefused, NotFound
+from penstock.jobs.errors import AlreadyDispatched, BatchTakesNoJobs, JobRefused, NotFound
 from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_type import Call
@@ -133,8 +133,8 @@ class Batches:
                 await self._give_up(batch_id, error)
             ending = "stays open, for another try" if is_named else "is cancelled"
             raise StreamFull(f"batch {batch_id} {ending}: {error}") from error
-        except BusError:
-            raise  # another try can go on
+        except (BusError, BatchTakesNoJobs):
+            raise  # another try can go on, or one has closed it
         except Exception as error:
             await self._give_up(batch_id, error)
             raise
@@ -263,7 +263,9 @@ class Batches:
         async def check() -> BatchRecord:
             record = await self.show(batch_id)
             if record.state not in states:
-                raise JobRefused(f"batch {batch_id} is {record.state}: no jobs can be added to it")
+                raise BatchTakesNoJobs(
+                    f"batch {batch_id} is {record.state}: no jobs can be added to it"
+                )
             return record
 
         return await send_members(self._dispatcher.sender, events, check)

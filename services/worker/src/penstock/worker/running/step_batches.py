@@ -20,7 +20,7 @@ from penstock.events.workflow_memo import (
 from penstock.jobs import derived_ids
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.batches.client import Batches
-from penstock.jobs.errors import JobRefused, NotFound, WorkflowError
+from penstock.jobs.errors import BatchTakesNoJobs, JobRefused, NotFound, WorkflowError
 from penstock.jobs.job_type import Call
 from penstock.jobs.workflows.coded.commands import RunBatch
 from penstock.jobs.workflows.coded.context import check_call
@@ -81,6 +81,8 @@ class StepBatches:
                 add = partial(self._batches.add, key=batch_id, start=start, sealed=self._seals)
                 self._in_loop(partial(add, batch_id, chunk))
                 start += len(chunk)
+        except BatchTakesNoJobs:
+            return  # a later attempt of the workflow has made them all, or it was cancelled
         except (JobRefused, WorkflowError) as error:
             reason = f"adding its jobs failed: {error}"[:500]
             self._in_loop(partial(self._batches.cancel, batch_id, reason))
