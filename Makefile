@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline cli testing bundle
+PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline services/console cli testing bundle
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo workflow-example test long-test compose-test upgrade-test chaos programs turnover exact kills check audit bench clean wheels lock docs
+.PHONY: docs-screenshots help install demo workflow-example test long-test compose-test upgrade-test chaos programs turnover exact kills check audit bench clean wheels lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -41,8 +41,8 @@ compose-test: $(READY)  ## the compose stack on a Docker engine: load, kills, a 
 chaos: $(READY)  ## RUNS=20 SEED=1 BESIDE=1 WORKFLOWS=10 FAULTS=: seeded faults under load; each run prints its verdict
 	@$(BIN)/python -m tests.chaos --runs $(or $(RUNS),20) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1) --workflows $(or $(WORKFLOWS),10) $(if $(FAULTS),--faults $(FAULTS))
 
-programs: $(READY)  ## RUNS=1000 SEED=1 BESIDE=1: random workflows, a process killed at each message they store; prints JSON
-	@$(BIN)/python -m tests.programs --runs $(or $(RUNS),1000) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1)
+programs: $(READY)  ## RUNS=1000 SEED=1 BESIDE=1 INTO=: random workflows, a process killed at each message they store; prints JSON
+	@$(BIN)/python -m tests.programs --runs $(or $(RUNS),1000) --seed $(or $(SEED),1) --beside $(or $(BESIDE),1) $(if $(INTO),--into $(INTO))
 
 turnover: $(READY)  ## JOBS=2000 MINUTES=4 SEED=1 REPLICAS=1: living jobs in every state outlast a small event log, under kills
 	@$(BIN)/python -m tests.turnover --jobs $(or $(JOBS),2000) --minutes $(or $(MINUTES),4) --seed $(or $(SEED),1) --replicas $(or $(REPLICAS),1)
@@ -53,7 +53,8 @@ upgrade-test: $(READY)  ## an installation of the version before, with living jo
 exact: $(READY)  ## CONFIGURATIONS=10000 SEED=1: generated settings and measurements, decided and recomputed equal
 	@$(BIN)/python -m tests.exactness --configurations $(or $(CONFIGURATIONS),10000) --seed $(or $(SEED),1)
 
-kills: $(READY)  ## KILLS=20 SEED=1: the pipeline's processes and its broker are killed, seeded
+kills: $(READY)  ## KILLS=20 SEED=1: the pipeline's processes and its broker, and ten times as often the console, are killed, seeded
+	@CONSOLE_LOG_BYTES=8_000_000_000 CONSOLE_JOBS=5000 CONSOLE_KILLS=$$((10 * $(or $(KILLS),20))) CONSOLE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s -m long tests/integration/test_console_kills.py
 	@PIPELINE_KILLS=$(or $(KILLS),20) PIPELINE_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -s -m long tests/integration/pipeline/test_pipeline_killed.py
 
 check: $(READY)  ## style, types, import contracts, generated docs, language, locks, bill of materials
@@ -68,6 +69,9 @@ check: $(READY)  ## style, types, import contracts, generated docs, language, lo
 
 audit: $(READY)  ## ADVISORIES=zip-or-folder: known advisories of what is pinned (OSV format, or pip-audit; else skipped)
 	@$(BIN)/python deploy/audit.py $(ADVISORIES)
+
+docs-screenshots: $(READY)  ## new pictures of the console's pages in docs/images (needs chromium; 1 min)
+	@CONSOLE_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/test_console_in_browser.py -k every_page
 
 docs: $(READY)  ## write the generated pages (events, settings)
 	@$(BIN)/python docs/generate.py

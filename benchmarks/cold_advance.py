@@ -29,12 +29,12 @@ from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads.payload import Payload
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.coded import memo
-from penstock.jobs.workflows.coded.advancing import advance
 from penstock.jobs.workflows.coded.commands import RunJob
-from penstock.jobs.workflows.coded.nodes import Leaf, Suspension
+from penstock.jobs.workflows.coded.running.advancing import advance
+from penstock.jobs.workflows.coded.running.nodes import Leaf, Suspension
 from penstock.worker.claiming.claimed_job import ClaimedJob
-from penstock.worker.running.recent_workflows import RecentWorkflows
-from penstock.worker.running.workflow_reader import WorkflowReader
+from penstock.worker.workflows.recent_workflows import RecentWorkflows
+from penstock.worker.workflows.workflow_reader import WorkflowReader
 
 _SETTLING_SECONDS = 2.0
 """Orchestrator and broker are busy with the stored events for a while."""
@@ -86,10 +86,10 @@ async def cold_advance(bus: NatsBus, steps: int) -> dict[str, Any]:
         advanced = WorkflowAdvanced(number=number + 1, **fields, **about)
         history = memo.advanced(history, advanced)
         events += [JobStarted(attempt=1, host="h", worker="w", **about), advanced]
-    answers = await bus.append_many([log.outgoing(event, None) for event in events])
-    sequences = [answer for answer in answers if isinstance(answer, int)]
-    assert len(sequences) == len(events), answers
-    job = _claimed(workflow_id, sequences[-1], steps)
+    last = 0
+    for event in events:  # each on condition of the one before, which proves the history
+        last = await bus.append(log.outgoing(event, last))
+    job = _claimed(workflow_id, last, steps)
     reader = WorkflowReader(bus, log, RecentWorkflows())
     await asyncio.sleep(_SETTLING_SECONDS)
     started = time.perf_counter()

@@ -23,6 +23,7 @@ ROLES = {
     "metrics": ("shared", "cli", "services/metrics"),
     "decider": ("shared", "cli", "services/decider"),
     "orchestrator": ("shared", "cli", "services/orchestrator"),
+    "console": ("shared", "cli", "services/console", "services/decider"),
     "executor": ("shared", "cli", "services/executor", "services/worker[spark]"),
 }
 IMAGE = {

@@ -4,8 +4,8 @@ python deploy/sbom.py            writes it (needs the virtual environment of `ma
 python deploy/sbom.py --check    compares; exit code 1 when it is out of date
 
 It is made from requirements.lock (whose hashes it does not repeat), the Java libraries inside the
-locked pyspark, and the images and tags of .env. The same input gives the same bytes: there is no
-time in it.
+locked pyspark, the scripts that the console serves, and the images and tags of .env. The same input
+gives the same bytes: there is no time in it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 import uuid
 from collections.abc import Iterator
 from importlib.metadata import distribution
@@ -24,7 +25,8 @@ from packaging.utils import canonicalize_name
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 SBOM = HERE / "sbom.cdx.json"
-ROLES = ("decider", "executor", "metrics", "orchestrator")
+VENDORED = ROOT / "services/console/src/penstock/console/pages/static/vendored.toml"
+ROLES = ("console", "decider", "executor", "metrics", "orchestrator")
 IMAGES = {
     "nats": "NATS_TAG",
     "otel/opentelemetry-collector": "COLLECTOR_TAG",
@@ -65,7 +67,7 @@ def document() -> dict[str, Any]:
     """The whole bill of materials."""
     locked = (ROOT / "requirements.lock").read_text("utf-8")
     build = (ROOT / "requirements-build.lock").read_text("utf-8")
-    components = [*python(locked), *python(build, scope="excluded"), *java(), *images()]
+    components = [*python(locked), *python(build, scope="excluded"), *java(), *scripts(), *images()]
     components = list({part["bom-ref"]: part for part in reversed(components)}.values())
     components.sort(key=lambda part: part["bom-ref"])
     content = json.dumps(components, sort_keys=True)
@@ -132,6 +134,23 @@ def java() -> Iterator[Component]:
                     {"name": "penstock:inside", "value": f"pyspark {spark.version}"},
                 ],
             }
+
+
+def scripts() -> Iterator[Component]:
+    """Files of npm packages that the console serves, with their hashes."""
+    for name, about in tomllib.loads(VENDORED.read_text("utf-8")).items():
+        package, version = about["package"], about["version"]
+        purl = f"pkg:npm/{package}@{version}#{about['path']}"
+        yield {
+            **_component("library", package, version, purl),
+            "scope": "required",
+            "hashes": [{"alg": "SHA-512", "content": about["sha512"]}],
+            "licenses": [{"license": {"id": about["license"]}}],
+            "properties": [
+                {"name": "penstock:image", "value": "console"},
+                {"name": "penstock:file", "value": name},
+            ],
+        }
 
 
 def images() -> Iterator[Component]:

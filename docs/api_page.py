@@ -20,7 +20,7 @@ import penstock.jobs
 import penstock.testing
 from penstock.jobs import errors, sink
 from penstock.jobs.batches.batch_record import BatchRecord
-from penstock.jobs.batches.client import OpenBatch
+from penstock.jobs.batches.open_batch import OpenBatch
 from penstock.jobs.reading.job_list import JobList
 from penstock.jobs.running.context import JobBatch, JobCheckpoint
 from penstock.jobs.schedules.schedule import Schedule

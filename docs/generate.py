@@ -1,6 +1,7 @@
 """Writes the generated pages of this folder, and parts of pages, from the code.
 
-python docs/generate.py            writes events.md, settings.md, cli.md, api.md, telemetry.md,
+python docs/generate.py            writes events.md, settings.md, cli.md, api.md,
+                                   telemetry.md, console-api.md,
                                    parts of strategies.md and policies.md
 python docs/generate.py --check    compares; exit code 1 and a summary when one is out of date
 """
@@ -20,6 +21,7 @@ from typing import Any
 import msgspec
 from api_page import api_page
 from cli_page import cli_page
+from console_parity import console_page
 from docstrings import capital, prose
 from tables import field_table, table
 from telemetry_page import telemetry_page
@@ -28,6 +30,7 @@ from penstock.config import profiles
 from penstock.config import settings as declared
 from penstock.config.hooks import HookTable
 from penstock.config.schedules import ScheduleTable
+from penstock.config.sources import SourceTable
 from penstock.decider.core import options
 from penstock.decider.core.lint.check import RULES
 from penstock.decider.core.policies.shipped import SHIPPED
@@ -48,6 +51,7 @@ NOTE_END = "<!-- Written by hand from here on. -->"
 def main(arguments: list[str]) -> int:
     pages = {"events.md": events_page, "settings.md": settings_page, "cli.md": cli_page}
     pages["api.md"] = api_page
+    pages["console-api.md"] = console_page
     pages["telemetry.md"] = partial(telemetry_page, table)
     texts = {HERE / name: f"{NOTE}\n{make().strip()}\n" for name, make in pages.items()}
     parts = {"strategies.md": strategies_part, "policies.md": policies_part}
@@ -178,7 +182,8 @@ read as TOML, else as text. An unknown key is an error, with the nearest known o
 
 A changed file counts after `penstock config reload`, or SIGHUP to a service. Each service then
 reads its own file and variables anew. One that cannot use them keeps its settings, and logs why.
-Metrics, decider and orchestrator start anew within their process and take over everything. An
+Metrics, decider, orchestrator and console start anew within their process and take over everything;
+one that cannot start with the new settings (a port is taken) goes on with those of before. An
 executor goes on: it takes over what has `yes` in the column *reload*, and the rest, and pools of
 kind `spark`, when it is restarted. Workers keep what they were started with, so it replaces those
 whose own settings changed (queues, slots, tries, limits and the like), as `penstock reload` does: a
@@ -197,18 +202,32 @@ def settings_page() -> str:
     for field in msgspec.structs.fields(declared.Settings):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             sections.append((field.name, field.type))
-        elif field.name not in {"profiles", "pools", "schedules"}:
+        elif field.name not in {"profiles", "pools", "schedules", "sources"}:
             plain.append(field.name)
     parts.append(field_table(declared.Settings, only=plain))
     for name, kind in sections:
-        parts += [f"## [{name}]", prose(kind), field_table(kind)]
+        within = list(tables_within(kind))
+        plain = [one for one in kind.__struct_fields__ if one not in dict(within)]
+        parts += [f"## [{name}]", prose(kind), field_table(kind, only=plain)]
+        for field, below in within:
+            parts += [f"## [{name}.{field}]", prose(below), field_table(below)]
     parts += ["## [pools.NAME]", prose(profiles.PoolTable), POOLS_NOTE]
     parts.append(field_table(profiles.PoolTable, beyond=profiles.ProfileOverride))
+    for field, below in tables_within(profiles.PoolTable):
+        parts += [f"## [pools.NAME.{field}]", prose(below), field_table(below)]
     parts += ["## [profiles.NAME]", prose(profiles.Profile), PROFILES_NOTE]
     parts += [field_table(profiles.Profile), "### Profiles that ship", profile_table()]
+    parts += ["## [sources.NAME]", prose(SourceTable), field_table(SourceTable)]
     parts += ["## [schedules.NAME]", prose(ScheduleTable), field_table(ScheduleTable)]
     parts += ["## [hooks.NAME]", prose(HookTable), field_table(HookTable)]
     return "\n\n".join(part for part in parts if part)
+
+
+def tables_within(section: type[msgspec.Struct]) -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """Name and type of the tables that a table holds."""
+    for field in msgspec.structs.fields(section):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield field.name, field.type
 
 
 POOLS_NOTE = "Besides these, a pool takes every setting of a profile, laid over the one it names."

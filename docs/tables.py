@@ -66,6 +66,8 @@ def type_words(kind: Any) -> str:
         return f"list of {type_words(arguments[0])}"
     if origin is dict:
         return f"table of {type_words(arguments[1])}"
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return "table"
     simple = {str: "text", int: "whole number", float: "number", bool: "true or false"}
     simple |= {bytes: "base64 text", Any: "anything", date: "date"}
     return simple.get(kind, getattr(kind, "__name__", str(kind)))
@@ -104,6 +106,9 @@ def toml_value(value: Any) -> str:
     """A value as it stands in `penstock.toml`; numbers without a fraction as whole ones."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, msgspec.Struct):
+        parts = (f"{name} = {toml_value(getattr(value, name))}" for name in value.__struct_fields__)
+        return f"{{ {', '.join(parts)} }}"
     if isinstance(value, float):
         return f"{value:.15g}"
     if isinstance(value, str):

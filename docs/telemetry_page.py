@@ -9,7 +9,8 @@ from itertools import groupby
 from docstrings import attribute_docstrings, module_source
 
 from penstock.telemetry import names
-from penstock.telemetry.metrics import ALL, Metric
+from penstock.telemetry.metric import Metric
+from penstock.telemetry.metrics import ALL
 
 Table = Callable[[list[str], list[list[str]]], str]
 
@@ -31,6 +32,7 @@ without its broker is not ready, but alive.
 | metrics | the queues were measured within `decider.stale_seconds` (or three intervals) |
 | decider | a decider leads, and a pool's snapshot came within `decider.stale_seconds` |
 | orchestrator | it follows the event log and is not behind |
+| console | its rows are at most 5 s behind the event log |
 | executor | its host's last snapshot was stored within `host.lease_seconds` |
 
 `/metrics` serves Prometheus' text format, or OpenMetrics where the `Accept` header asks for it.

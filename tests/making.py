@@ -25,7 +25,9 @@ class MakeSettings:
         tree: dict[str, Any] = {
             "prefix": self.prefix,
             "nats": {"url": self._nats_url(), "connect_timeout_seconds": 10},
-            "streams": {"events_max_bytes": 16_000_000},  # the broker reserves it for each prefix
+            # The broker reserves these for each prefix.
+            "streams": {"events_max_bytes": 16_000_000},
+            "logs": {"max_bytes": 10_000_000},
             "host": {"name": "test-host", "run_dir": self._run_dir},
             "jobs": {"unknown_after_seconds": 0},  # there is no other version of the job code
         }

@@ -26,6 +26,7 @@ ANYWHERE = [
 ]
 KILLS = [Kind.KILL_WORKER, Kind.KILL_ORCHESTRATOR, Kind.KILL_BROKER, Kind.KILL_EXECUTOR]
 DISKS = [Kind.FILL_DISK, Kind.HANG_DISK, Kind.KILL_WORKER]
+PARTITION = [Kind.CUT_HOST, Kind.KILL_WORKER, Kind.STOP_WORKER]
 STRANGERS = [Kind.FORGE, Kind.OPEN_BATCHES, Kind.SHIFT_CLOCK]
 
 
@@ -39,11 +40,11 @@ def folder() -> Iterator[Path]:
 @pytest.mark.parametrize(
     "plan",
     [
-        draw(4, ANYWHERE, 160),
+        draw(4, ANYWHERE, 160, workflows=12),
         draw(102, KILLS, 100, workflows=34),
         draw(2, DISKS, 120, 3),
         draw(2, STRANGERS, 100, 3),
-        draw(4, [Kind.CUT_HOST, Kind.KILL_WORKER, Kind.STOP_WORKER], 120, 3, namespaces=True),
+        draw(4, PARTITION, 120, 3, namespaces=True, workflows=6),
     ],
     ids=[
         "all that needs no root",

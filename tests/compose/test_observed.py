@@ -27,7 +27,7 @@ USER nobody
 WORKDIR /prometheus
 ENTRYPOINT ["/bin/prometheus"]
 """
-SERVICES = {"metrics": 1, "decider": 2, "orchestrator": 1, "executor": HOSTS}
+SERVICES = {"metrics": 1, "decider": 2, "orchestrator": 1, "console": 1, "executor": HOSTS}
 
 
 class Prometheus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 
 from tests.contract.setting import (
     LONG_CLAIM_SECONDS,
@@ -55,6 +56,25 @@ class QueueContract:
         async with asyncio.timeout(AT_ONCE):
             assert bodies(await waiting) == [b"0"]
         assert not (await bus.depths())["q"].paused
+
+    async def test_a_pause_ends_by_itself(self, bus: Bus, examined: Examined) -> None:
+        waiting = asyncio.create_task(bus.puller("q").fetch(1, 30))
+        first_end = datetime.fromtimestamp(bus.now() + 3600, UTC)
+        await bus.pause_queue("q", True, first_end)
+        await bus.append_many(numbered(examined.subjects.queue("q"), 1))
+        depth = (await bus.depths())["q"]
+        assert (depth.paused, depth.paused_until) == (True, first_end)
+
+        await bus.pause_queue("q", True, datetime.fromtimestamp(bus.now() + 0.5, UTC))
+        assert not waiting.done()
+        async with asyncio.timeout(AT_ONCE):
+            assert bodies(await waiting) == [b"0"]
+        depth = (await bus.depths())["q"]
+        assert (depth.paused, depth.paused_until) == (False, None)
+
+        await bus.pause_queue("q", True)
+        depth = (await bus.depths())["q"]
+        assert (depth.paused, depth.paused_until) == (True, None)
 
     async def test_headers_come_along(self, bus: Bus, examined: Examined) -> None:
         headers = {"Penstock-Job": "a", "Penstock-Seq": "7"}

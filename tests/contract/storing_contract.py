@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,8 +11,10 @@ import pytest
 from tests.contract.setting import Examined, bodies, numbered, take
 from tests.waiting import eventually
 
+from penstock.bus import records
 from penstock.bus.protocol import (
     Bus,
+    BusError,
     BusRefused,
     Expect,
     Outgoing,
@@ -65,6 +67,20 @@ class FollowingContract:
 
 
 class StoringContract(FollowingContract):
+    async def test_nothing_is_removed_from_the_consoles_stream(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        subjects = examined.subjects
+        subject = subjects.console("audit", "0", "AuditRecorded")
+        sequence = await bus.append(Outgoing(subject, b"{}"))
+        with pytest.raises(BusRefused):
+            await bus.remove(subjects.console_stream, subject)
+        with suppress(BusRefused):
+            await bus.remove_message(subjects.console_stream, sequence)
+        last = await bus.last(subjects.console_stream, subject)
+        assert last is not None
+        assert last.sequence == sequence
+
     async def test_the_last_messages_of_many_subjects_are_read_together(
         self, bus: Bus, examined: Examined
     ) -> None:
@@ -122,6 +138,44 @@ class StoringContract(FollowingContract):
         last, following = await bus.last(stream, every), await bus.next(stream, every, 1)
         for found in (*followed, *await bus.history(stream, every), last, following):
             assert found and dict(found.headers) == own
+
+    async def test_what_was_compared_is_read_back_with_the_message(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream, every = examined.subjects.events_stream, examined.subjects.job("a")
+        first = await bus.append(Outgoing(examined.event("a"), b"0", {}, Expect(0, every)))
+        await bus.append(Outgoing(examined.event("a", "JobProgressed"), b"1"))
+        third = await bus.append(Outgoing(examined.event("a"), b"2", {}, Expect(first + 1, every)))
+        expected = [Expect(0, every), None, Expect(first + 1, every)]
+        async with aclosing(_follow(bus, examined, "all")) as messages:
+            assert [one.compared for one in await take(messages, 3)] == expected
+        assert [one.compared for one in await bus.history(stream, every)] == expected
+        last, following = await bus.last(stream, every), await bus.next(stream, every, 1)
+        assert last and following
+        assert [following.compared, last.compared] == [expected[0], expected[2]]
+        by_subject = await bus.last_of(stream, [examined.event("a")])
+        assert [one.compared for one in by_subject.values()] == [expected[2]]
+        earlier = await bus.last_of(stream, [examined.event("a")], before=third)
+        assert [one.sequence for one in earlier.values()] == [first]
+
+    async def test_of_an_atomic_batch_only_what_the_first_compared_is_evidence(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream, every = examined.subjects.events_stream, examined.subjects.job("a")
+        first = await bus.append(Outgoing(examined.event("a"), b"0", {}, Expect(0, every)))
+        await bus.append_atomic(
+            [
+                Outgoing(examined.event("a", "JobFailed"), b"1", {}, Expect(first, every)),
+                Outgoing(examined.event("a", "JobRetrying"), b"2", {}, Expect(first, every)),
+            ]
+        )
+        expected = [Expect(0, every), Expect(first, every), None]
+        async with aclosing(_follow(bus, examined, "all")) as messages:
+            assert [one.compared for one in await take(messages, 3)] == expected
+        assert [one.compared for one in await bus.history(stream, every)] == expected
+        retrying = examined.event("a", "JobRetrying")
+        [by_subject] = (await bus.last_of(stream, [retrying])).values()
+        assert (by_subject.body, by_subject.compared) == (b"2", None)
 
     async def test_what_a_sender_writes_in_the_brokers_name_is_not_believed(
         self, bus: Bus, examined: Examined
@@ -236,6 +290,19 @@ class StoringContract(FollowingContract):
 
         assert bodies(await bus.history(stream, subject)) == [b"1", b"2"]
 
+    async def test_of_many_subjects_each_is_removed_up_to_its_own_bound(
+        self, bus: Bus, examined: Examined
+    ) -> None:
+        stream, names = examined.subjects.events_stream, [examined.event(one) for one in "abc"]
+        first = [await bus.append(Outgoing(name, b"1")) for name in names]
+        second = [await bus.append(Outgoing(name, b"2")) for name in names]
+        await bus.remove_each(stream, {names[0]: first[0] + 1, names[1]: second[1] + 1})
+        left = await bus.history(stream, examined.subjects.events())
+        assert [one.sequence for one in left] == [first[2], second[0], second[2]]
+        await bus.remove_each(stream, {})
+        with pytest.raises(BusError):
+            await bus.remove_each("no-such-stream", {names[2]: 1})
+
     async def test_one_message_is_removed_by_its_sequence(
         self, bus: Bus, examined: Examined
     ) -> None:
@@ -251,6 +318,36 @@ class StoringContract(FollowingContract):
         delivered = await bus.puller("q").fetch(10, 1)
         assert [delivery.sequence for delivery in delivered][-1] == third
         assert len(delivered) == 2
+
+    async def test_a_removed_record_leaves_a_mark(self, bus: Bus, examined: Examined) -> None:
+        stream, subject = examined.subjects.state_stream, examined.subjects.state("schedule", "a")
+        await bus.append_many(numbered(subject, 2))
+        outdated = await bus.last(stream, subject)
+        await bus.append(Outgoing(subject, b"newer"))
+        newer = await bus.last(stream, subject)
+        assert outdated is not None
+        assert newer is not None
+
+        assert not await records.remove(bus, outdated)
+        assert bodies(await records.read_all(bus, stream, subject)) == [b"newer"]
+        assert await records.remove(bus, newer)
+        assert await records.read_all(bus, stream, subject) == []
+
+        mark = await bus.last(stream, subject)
+        assert mark is not None
+        assert records.is_removed(mark)
+        await bus.append(Outgoing(subject, b"again", expect=Expect(mark.sequence)))
+        assert bodies(await records.read_all(bus, stream, subject)) == [b"again"]
+
+    async def test_more_records_than_a_page_are_read(self, bus: Bus, examined: Examined) -> None:
+        stream, state = examined.subjects.state_stream, examined.subjects.state
+        names = [f"n{number}" for number in range(1_001)]
+        await bus.append_many([Outgoing(state("schedule", name), b"") for name in names])
+        await bus.append(Outgoing(state("schedule", "last"), b"record"))
+
+        stored = await records.read_all(bus, stream, state("schedule", "*"))
+
+        assert bodies(stored) == [b"record"]
 
     async def test_history_begins_where_it_is_told_to(self, bus: Bus, examined: Examined) -> None:
         stream, subject = examined.subjects.events_stream, examined.event("a")

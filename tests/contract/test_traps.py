@@ -93,6 +93,11 @@ TRAPS: dict[str, tuple[str, ...]] = {
         "test_lost_answers_lose_no_job",
     ),
     "a de-duplication window ends": ("test_of_many_who_expect_nothing_one_creates",),
+    "a message that was replaced is back when the last is removed and the server killed": (
+        "test_a_record_is_removed_for_good_by_a_mark_alone",
+        "test_removed_schedules_and_definitions",
+        "test_a_snapshot_that_is_back_is_not_restored",
+    ),
     "a process may die between an event and its message": (
         "test_a_dispatch_without_its_queue_message",
         "test_a_retry_without_its_schedule",

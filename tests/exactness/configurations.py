@@ -70,8 +70,23 @@ SPECIAL: values.Special = {
     "middleware": lambda: st.just([]),
 }
 _PROFILE_TABLES = values.table(ProfileOverride, SPECIAL)
+_OF_CONSUMERS = frozenset(
+    {
+        "source",
+        "preset",
+        "command",
+        "ready",
+        "ready_seconds",
+        "drain",
+        "runtime_seconds",
+        "environment",
+    }
+)
+"""How consumers of other systems are run: no decision depends on it, and few values are allowed."""
 _POOL_TABLES = values.table(
-    PoolTable, SPECIAL, frozenset({"kind", "queues", "priorities", "profile", "serves"})
+    PoolTable,
+    SPECIAL,
+    _OF_CONSUMERS | {"kind", "queues", "priorities", "profile", "serves"},
 )
 
 

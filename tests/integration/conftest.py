@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.histories import check, read_all
+from tests.integration import orchestrating
 from tests.integration.crew import Crew, WarmParent, gather_crew
 from tests.integration.guarded import GuardedBroker
 from tests.making import MakeSettings
 
 from penstock.runtime.broker import Broker
+from penstock.runtime.children import Child
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,19 @@ async def crew(
     tables: dict[str, Any] = getattr(request, "param", {})
     async with crew_at_work(warm_workers, settings, tables, tmp_path) as crew:
         yield crew
+
+
+@pytest.fixture
+def orchestrator(crew: Crew) -> Iterator[orchestrating.Start]:
+    """Starts orchestrators as processes; they end with the test."""
+    with ExitStack() as running:
+
+        def start(*doom: str) -> Child:
+            child = orchestrating.start(crew.settings, *doom)
+            running.callback(child.end, 10.0)
+            return child
+
+        yield start
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,8 @@ from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.decider.app import body, run
-from penstock.events.envelope import Codec, Event, encode
+from penstock.events.envelope import Codec, Event, encode, utc_now
+from penstock.events.job import JobCompleted, JobDispatched
 from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade, WorkersScaled
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects
@@ -206,6 +208,22 @@ async def world(kind: str, make: MakeSettings, **tables: Any) -> AsyncIterator[W
         yield found
     finally:
         await found.close()
+
+
+async def dispatched(here: World, jobs: int) -> None:
+    """Jobs of the queue emails that are due each half second and take 2 s, in the event log."""
+    began = utc_now()
+    for number in range(jobs):
+        job = JobDispatched(
+            job_id=f"j{number}",
+            queue="emails",
+            function="send",
+            payload=b"",
+            due_at=began + timedelta(seconds=number / 2),
+        )
+        done = JobCompleted(job_id=job.job_id, queue="emails", attempt=1, run_seconds=2.0)
+        for event in (job, done):
+            await here.append(here.subjects.event(event), encode(event))
 
 
 if __name__ == "__main__":  # a decider process, its settings as JSON

@@ -13,6 +13,11 @@ from tests.holding import hold_interpreter
 from penstock.jobs import Context, job
 
 
+def tell(path: str) -> None:
+    with open(path, "a") as file:  # noqa: PTH123
+        file.write(f"{os.getpid()}\n")
+
+
 @job(queue="mail")
 def quick() -> int:
     return os.getpid()
@@ -27,6 +32,7 @@ async def slow(seconds: float) -> int:
 @job(queue="mail")
 def silent(path: str) -> int:
     """Waits without a sign of life until the file is there; can be interrupted."""
+    tell(f"{path}.begun")
     while not os.path.exists(path):  # noqa: PTH110 - as little as possible
         time.sleep(0.2)
     return os.getpid()
@@ -44,15 +50,11 @@ def deaf(path: str) -> int:
 
 @job(queue="mail")
 def lively(context: Context, path: str) -> int:
+    tell(f"{path}.begun")
     while not os.path.exists(path):  # noqa: PTH110
         context.heartbeat()
         time.sleep(0.2)
     return os.getpid()
-
-
-def tell(path: str) -> None:
-    with open(path, "a") as file:  # noqa: PTH123
-        file.write(f"{os.getpid()}\n")
 
 
 @job(queue="mail")

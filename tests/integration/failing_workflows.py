@@ -82,5 +82,5 @@ async def cancelled(ctx: WorkflowContext, diary: str, gate: str) -> None:
 @workflow(queue=QUEUE)
 async def naps(ctx: WorkflowContext, times: int) -> int:
     for _ in range(times):
-        await ctx.sleep(0.05)
+        await ctx.sleep(0.2)
     return times

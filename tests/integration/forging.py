@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from penstock.cli.deploy.roles import ROLES
 from penstock.events import (
     batch,
+    console,
     dead,
+    draining,
     graph,
     health,
     job,
@@ -29,7 +31,21 @@ from penstock.events import (
 from penstock.events.envelope import Event
 
 PREFIX = "penstock"
-_MODULES = (batch, dead, graph, health, job, queue, record, recovering, scaling, snapshot, worker)
+_MODULES = (
+    batch,
+    console,
+    dead,
+    draining,
+    graph,
+    health,
+    job,
+    queue,
+    record,
+    recovering,
+    scaling,
+    snapshot,
+    worker,
+)
 _STREAM_HEADERS: tuple[dict[str, str], ...] = (
     {},
     {"Nats-Msg-Id": "one for all"},
@@ -162,13 +178,15 @@ def _kinds() -> dict[str, tuple[type, ...]]:
     found: dict[str, list[type]] = defaultdict(list)
     for kind in _structs():
         if issubclass(kind, Event) and kind.__struct_config__.tag:
-            found[f"events.{kind.noun}"].append(kind)
+            family = "console" if kind.__module__ == console.__name__ else f"events.{kind.noun}"
+            found[family].append(kind)
     found["snapshots.pool"] = [snapshot.PoolSnapshot]
     found["snapshots.host"] = [snapshot.HostSnapshot]
     found["snapshots.round"] = [record.RoundDecided, record.CheckpointTaken]
     found["snapshots.settings"] = [record.SettingsAdopted]
     found["commands"] = [scaling.WorkersScaled]
     found["beats"] = [worker.WorkerReport]
+    found["notices.drain"] = [draining.DrainAsked]
     found["notices.recover"] = [recovering.RecoverAsked]
     return {noun: tuple(kinds) for noun, kinds in found.items()}
 

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from penstock.runtime.children import Child
 from penstock.runtime.service import Service
 
 RECONCILED_AFTER_SECONDS = 1.0
+
+Start = Callable[..., Child]
+"""Starts an orchestrator that ends with the test; arguments as of :func:`start`."""
 
 
 class Doomed:

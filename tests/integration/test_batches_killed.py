@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.integration import dispatching, orchestrating
+from tests.integration import dispatching
 from tests.integration.counted_jobs import count, fail_for_good, spread_and_die, told
 from tests.integration.crew import Crew
+from tests.integration.orchestrating import Start
 from tests.integration.sample_jobs import QUEUE, hold, note
 from tests.waiting import eventually
 
@@ -20,26 +19,10 @@ from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.dispatch.awaiting import awaiting
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.workflows.graph_record import GraphState
-from penstock.runtime.children import Child
 
 WITHIN = 30.0
 MODULES = {"modules": ["tests.integration.sample_jobs", "tests.integration.counted_jobs"]}
 KNOWN = pytest.mark.parametrize("crew", [{"jobs": MODULES}], indirect=True)
-
-Start = Callable[..., Child]
-
-
-@pytest.fixture
-def orchestrator(crew: Crew) -> Iterator[Start]:
-    """Starts orchestrators as processes; they end with the test."""
-    with ExitStack() as open_ones:
-
-        def start(*doom: str) -> Child:
-            child = orchestrating.start(crew.settings, *doom)
-            open_ones.callback(child.end, 10.0)
-            return child
-
-        yield start
 
 
 async def ended(crew: Crew, batch_id: str) -> BatchRecord:

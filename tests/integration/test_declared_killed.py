@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from tests.integration import orchestrating
 from tests.integration.crew import Crew
+from tests.integration.orchestrating import Start
 from tests.integration.sample_jobs import QUEUE, hold, note
 from tests.waiting import eventually
 
 from penstock.jobs.workflows.declared.definition import Definition
 from penstock.jobs.workflows.declared.reading import from_values
 from penstock.jobs.workflows.graph_record import GraphState
-from penstock.runtime.children import Child
 
 WITHIN = 30.0
-Start = Callable[..., Child]
 KNOWN = pytest.mark.parametrize(
     "crew", [{"jobs": {"modules": ["tests.integration.sample_jobs"]}}], indirect=True
 )
@@ -41,19 +37,6 @@ DOOMS = [
         )
     ),
 ]
-
-
-@pytest.fixture
-def orchestrator(crew: Crew) -> Iterator[Start]:
-    """Starts orchestrators as processes; they end with the test."""
-    with ExitStack() as open_ones:
-
-        def start(*doom: str) -> Child:
-            child = orchestrating.start(crew.settings, *doom)
-            open_ones.callback(child.end, 10.0)
-            return child
-
-        yield start
 
 
 def call(crew: Crew, name: str, *needs: str, **fields: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.cli.jobs.recover import recover_on_hosts
 from penstock.events.envelope import new_id
 from penstock.events.job import JobDead, JobRecovered, JobReleased, JobStarted
 from penstock.events.recovering import RecoverAsked, Suspect
@@ -23,6 +22,7 @@ from penstock.jobs.dead_letters.letter import Letter
 from penstock.jobs.errors import NotFound
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
+from penstock.operations.recovering import recover_on_hosts
 
 QUICK = {"silent_seconds": 2.0, "expected_seconds": 0.2, "looks": 2}
 SHORT = {"modules": [jobs.__name__], "claim_seconds": 1, "cancel_grace_seconds": 0.2}
@@ -37,8 +37,10 @@ class Ward:
         self.gate = folder / "gate"
 
     async def runs(self, job: Any) -> str:
+        """Dispatches a job and waits for its function: a worker may return what it only claimed."""
         job_id = await self.client.dispatch(job(path=str(self.gate)))
         await self.reached(job_id, State.RUNNING)
+        await eventually(self.gate.with_suffix(".begun").exists, 30, "the function")
         return job_id
 
     async def reached(self, job_id: str, state: State, starts: int = 1) -> JobView:

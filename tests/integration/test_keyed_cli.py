@@ -7,6 +7,7 @@ the broker is a mistake of ours.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import shlex
 import signal
@@ -27,6 +28,7 @@ from penstock.bus.nats import connect
 from penstock.cli.main import cli
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, NamedWorkflow, SignalWait, Step
+from penstock.operations.console_access import ConsoleAccess
 
 JOBS = "tests.integration.sample_jobs"
 WORKFLOWS = "tests.integration.workflow_jobs"
@@ -51,6 +53,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "host drain elsewhere --force": OPERATING,
     "host resume elsewhere --force": OPERATING,
     "worker ls": OPERATING,
+    "worker drain gone": OPERATING,
     "queue ls": OPERATING,
     "queue pause work --reason test": OPERATING,
     "queue resume work": OPERATING,
@@ -124,6 +127,22 @@ VERBS: dict[str, tuple[str, ...]] = {
     "config reload": OPERATING,
     "deploy check metrics": OPERATING,
     "reload --no-wait": OPERATING,
+    "api token create {role} --scope read": OPERATING,
+    "api token ls": OPERATING,
+    "api token revoke {token}": OPERATING,
+    "api account add {role} --role viewer": OPERATING,
+    "api account link {role}": OPERATING,
+    "api account role {role} --role operator": OPERATING,
+    "api account disable {role}": OPERATING,
+    "api account enable {role}": OPERATING,
+    "api account ls": OPERATING,
+    "api account rm {role}": OPERATING,
+    "api audit verify": OPERATING,
+    f"api mute {JOBS}.note": OPERATING,
+    "api muted": OPERATING,
+    f"api unmute {JOBS}.note": OPERATING,
+    "job tag {done} cli": DISPATCHING,
+    "job untag {done} cli": ALL,  # who may not tag a job finds none to remove
 }
 """Commands, and the keys with which they work; one after the other, as the first make what the
 later ones use."""
@@ -140,15 +159,16 @@ ELSEWHERE = (
         "deploy key",
     ),
     *("deploy keys", "deploy limit", "report", "simulate", "tune"),
+    *("console", "api rows show", "api rows rebuild"),
 )
-"""Services, and commands on files, the lake or a recording."""
+"""Services, and commands on files, the lake, a recording or a console."""
 GATE = "gate"
 MEASURED_IF_PERMITTED = "config check"
 """Works without the broker as well; where it is refused, it says so in a note."""
 DISPENSABLE = ("JS.API.STREAM.MSG.DELETE.JOBS", "JS.API.STREAM.MSG.GET.JOBS")
 """What commands try and do without: a dispatcher's cancelled jobs leave messages, which the workers
 that come to them remove, and a subscriber does not see why a job was handed on."""
-STATES = {"health": {0, 3, 4, 5}}
+STATES = {"health": {0, 3, 4, 5}, "worker drain gone": {2}}
 """Exit codes of a command that worked."""
 
 
@@ -216,6 +236,10 @@ async def _made(site: Site, folder: Path, role: str) -> dict[str, str]:
             return bool((await client.workflows.get(ids["blocked"])).blocked)
 
         await eventually(is_blocked, 60, "a workflow whose code is missing")
+        bus = await connect(site.settings(OPERATOR))
+        access = ConsoleAccess(bus, Subjects("penstock"), "test")
+        ids["token"] = (await access.create_token("old", ["read"], owner="test"))[1].token_id
+        await bus.close()
         ids["batch_held"] = await client.batches.create([held])
         ids["graph_held"] = await client.graphs.chain([held])
         ids["graph_waiting"] = await client.graphs.dispatch({"go": Step(wait=SignalWait())})
@@ -286,6 +310,32 @@ async def _went_again(site: Site, ids: dict[str, str]) -> list[str]:
     return [*again, *(whole.id for whole in (batch, graph) if whole.round)]
 
 
+def test_a_worker_is_drained_and_says_so_when_it_ends(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = site.shell(OPERATOR, tmp_path).folder
+    drained = ""
+    with _called_in(folder, monkeypatch):
+        while not drained:  # one that was listed may have ended since
+            rows = json.loads(_call(["worker", "ls", "--json"]).stdout)
+            names = [row["worker"] for row in rows]
+            calls = ((name, _call(["worker", "drain", name, "--reason", "test"])) for name in names)
+            drained = next((name for name, done in calls if done.exit_code == 0), "")
+    asyncio.run(_stopped(site, drained))
+
+
+async def _stopped(site: Site, worker: str) -> None:
+    bus, subjects = await connect(site.settings(OPERATOR)), Subjects("penstock")
+
+    async def has_stopped() -> bool:
+        subject = subjects.events("worker", worker, "WorkerStopped")
+        stored = await bus.last(subjects.events_stream, subject)
+        return stored is not None and json.loads(stored.body)["cause"] == "drained"
+
+    await eventually(has_stopped, 60, "the end of the drained worker")
+    await bus.close()
+
+
 def test_health_leaves_nothing_on_the_broker(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,7 +379,7 @@ async def _left(site: Site, after: int) -> list[str]:
 
 
 def test_every_command_is_tried() -> None:
-    tried = {" ".join(verb.split()[:2]) for verb in VERBS} | {verb.split()[0] for verb in VERBS}
+    tried = {" ".join(verb.split()[:words]) for verb in VERBS for words in (1, 2, 3)}
     names = [name for name in _names(cli, []) if not name.startswith(ELSEWHERE)]
     assert [name for name in names if name not in tried] == []
 

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,10 @@ async def bus(settings: MakeSettings) -> AsyncIterator[Bus]:
     await bus.close()
 
 
+async def _is_open(bus: Bus, queue: str) -> bool:
+    return not (await bus.depths())[queue].paused
+
+
 async def test_what_was_cut_off_is_done_by_the_orchestrator(
     settings: MakeSettings, bus: Bus, tmp_path: Path
 ) -> None:
@@ -131,6 +136,9 @@ async def test_what_was_cut_off_is_done_by_the_orchestrator(
     await bus.pause_queue("a", False)  # as when its consumer was made anew
     await bus.pause_queue("b", True)
     await bus.pause_queue("c", True)  # by hand, with the broker's own tool: left alone
+    await client.pause_queue("d", until=datetime.now(UTC) + timedelta(seconds=0.5))
+    await eventually(lambda: _is_open(bus, "d"), 10, "a pause to end without an orchestrator")
+    assert (await client.pauses.all())["d"].paused
     orchestrator = orchestrating.start(made)
     try:
 
@@ -139,6 +147,11 @@ async def test_what_was_cut_off_is_done_by_the_orchestrator(
             return paused == {"a", "c"}
 
         await eventually(agreed, 20, "broker and records to agree")
+
+        async def recorded() -> bool:
+            return not (await client.pauses.all())["d"].paused
+
+        await eventually(recorded, 20, "the end of a pause to be recorded")
     finally:
         await orchestrator.stop(grace_seconds=10)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.buses import both
-from tests.integration.deciding import EMAILS, QUICK, World, world
+from tests.integration.deciding import EMAILS, QUICK, World, dispatched, world
 from tests.integration.shell import Shell
 from tests.integration.test_decider_app import BUSIER, BUSY, keep_reporting
 from tests.waiting import eventually
 
 from penstock.bus.saved_log import Entry, line
+from penstock.cli.errors import Failed
 from penstock.cli.scaling import explanation, recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.recorded_rounds import Span
-from penstock.config import topology
+from penstock.config import ConfigError, topology
 from penstock.decider.publishing import recorder
 from penstock.decider.replay import stretches
+from penstock.decider.replay.explain import Explanation
 from penstock.events.envelope import encode, utc_now
-from penstock.events.job import JobCompleted, JobDispatched
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided
 from penstock.events.scaling import LeaderChanged, ScalingDecisionMade
 from penstock.events.telling import chain
@@ -204,30 +204,60 @@ async def test_a_decision_whose_round_is_gone_is_told_as_it_was(here: World):
 
 
 async def test_the_jobs_of_the_log_arrive_again_under_other_settings(here: World):
-    began = utc_now()
-    for number in range(40):
-        job = JobDispatched(
-            job_id=f"j{number}",
-            queue="emails",
-            function="send",
-            payload=b"",
-            due_at=began + timedelta(seconds=number / 2),
-        )
-        done = JobCompleted(job_id=job.job_id, queue="emails", attempt=1, run_seconds=2.0)
-        for event in (job, done):
-            await here.append(here.subjects.event(event), encode(event))
+    await dispatched(here, 40)
     pool = topology.pools(here.settings)["emails"]
     trace = await recorded_arrivals.read(here.bus, here.subjects, Span(), pool)
     assert trace is not None
     assert (len(trace.times), trace.duration_seconds) == (40, pytest.approx(19.5))
     few = replace(pool, profile=replace(pool.profile, max_workers=1))
-    plenty, short = recorded_arrivals.simulate(trace, {"as it was": pool, "instead": few}, 0.5)
+    shares: list[float] = []
+    settings = {"as it was": pool, "instead": few}
+    plenty, short, fixed = recorded_arrivals.simulate(trace, settings, 0.5, shares.append)
     assert (plenty.jobs, short.settings) == (40, "emails, instead")
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    # Four would never be late; two catch up within the 30 s of the promise.
+    assert (fixed.fixed_workers, fixed.keeps_promise) == (2, True)
+    assert fixed.settings == "emails, 2 fixed"
+    assert (plenty.keeps_promise, short.keeps_promise) == (True, False)
     assert short.late_share > plenty.late_share
     assert short.worker_seconds < plenty.worker_seconds
+    with pytest.raises(Failed, match="more than 39 jobs of pool 'emails'"):
+        await recorded_arrivals.read(here.bus, here.subjects, Span(), pool, 39)
     assert (
         await recorded_arrivals.read(here.bus, here.subjects, Span(since=utc_now()), pool) is None
     )
+
+
+async def test_a_round_is_decided_again_under_other_settings(here: World):
+    await eventful(here)
+    made = here.events(ScalingDecisionMade, pool="emails", target=10)[0]
+
+    async def under(**changes: Any) -> Explanation:
+        other = {f"pools.emails.{name}": value for name, value in changes.items()}
+        result = await explanation.explain(here.bus, here.subjects, made, encode(made), other)
+        assert result is not None
+        return result
+
+    fewer = await under(max_workers=7)
+    assert fewer.recomputed == "equal"
+    assert fewer.instead is not None
+    assert (fewer.instead.target, fewer.instead.id) == (7, made.id)
+    assert (fewer.instead.current, fewer.instead.round) == (made.current, made.round)
+    text = "\n".join(explanation.sentences(made, fewer))
+    assert "Under the other settings" in text
+    assert fewer.instead.reasons[-1].text in text
+    same = await under(sla_seconds=made.sla_seconds)
+    assert same.instead is not None
+    assert same.instead.reasons == made.reasons
+    for changes, problem in (
+        ({"strategy": "hyprid"}, "unknown strategy 'hyprid'"),
+        ({"min_workers": 8, "max_workers": 7}, "min_workers 8 exceeds max_workers 7"),
+        ({"policies": ["cooldwn"]}, "unknown policy 'cooldwn'"),
+        ({"sla": 3}, "changes no decision|unknown field|sla"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            await under(**changes)
 
 
 async def test_the_command_reads_the_broker(settings, tmp_path):
@@ -245,8 +275,26 @@ async def test_the_command_reads_the_broker(settings, tmp_path):
         told = await asyncio.to_thread(shell.json, "decision", "explain", scaled.id)
         assert told["recomputed"] == "equal"
         assert {change["input"] for change in told["changes"]} >= {"arrival_per_second"}
+        other = ("--set", "pools.emails.max_workers=7")
+        sequence = await sequence_of(here, scaled)
+        for where in ((), ("--event", str(sequence))):
+            asked = ("decision", "explain", *where, *other, "--", scaled.id)
+            assert (await asyncio.to_thread(shell.json, *asked))["instead"]["target"] == 7
+        elsewhere = ("decision", "explain", "--event", "1", "--", scaled.id)
+        missing = await asyncio.to_thread(shell.call, *elsewhere, code=1)
+        assert "no decision" in missing.stderr
         nothing = await asyncio.to_thread(shell.call, "replay", "--until", "1d", code=1)
         assert "no round of decisions is recorded" in nothing.stderr
+
+
+async def sequence_of(here: World, made: ScalingDecisionMade) -> int:
+    sequence, subject = 0, here.subjects.event(made)
+    while True:
+        stored = await here.bus.next(here.subjects.events_stream, subject, sequence + 1)
+        assert stored is not None
+        sequence = stored.sequence
+        if msgspec.json.decode(stored.body)["id"] == made.id:
+            return sequence
 
 
 async def eventful_enough(here: World) -> None:

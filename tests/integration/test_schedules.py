@@ -28,6 +28,7 @@ from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client, JobRefused, NotFound, job
 from penstock.jobs.errors import BadSchedule
+from penstock.jobs.schedules.client import read
 from penstock.jobs.schedules.schedule import Schedule
 from penstock.orchestrator.scheduling.declared_schedules import agree
 from penstock.runtime.broker import Broker
@@ -147,7 +148,9 @@ async def test_a_record_that_cannot_be_read_hides_no_other_and_can_be_removed(
     with pytest.raises(NotFound):
         await schedules.get("broken")
     await schedules.remove("broken")
-    assert await stage.bus.last(stage.subjects.state_stream, broken.subject) is None
+    mark = await stage.bus.last(stage.subjects.state_stream, broken.subject)
+    assert mark is not None
+    assert read(mark).removed
     await stage.bus.append(broken)
     await schedules.add("broken", tell(word="b"), SELDOM)
     assert (await schedules.get("broken")).name == "broken"

@@ -16,7 +16,6 @@ from tests.integration.executing import Stage, stage
 from tests.making import MakeSettings
 from tests.waiting import eventually
 
-from penstock.cli.jobs.recover import recover_on_hosts
 from penstock.events.envelope import new_id
 from penstock.events.job import JobCompleted, JobDead, JobRecovered, JobReleased, JobStarted
 from penstock.events.recovering import RecoverAsked, Suspect
@@ -24,6 +23,7 @@ from penstock.events.worker import WorkerReady, WorkerStopped
 from penstock.jobs import Client
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
+from penstock.operations.recovering import recover_on_hosts
 from penstock.worker.running.ending import UNRESPONSIVE
 
 SLOTS = 100

@@ -90,7 +90,7 @@ class Up:
 
     def told(self) -> list[str]:
         """What it printed about itself."""
-        lines = self.log.read_text().splitlines()
+        *lines, _unfinished = self.log.read_text().split("\n")
         objects = [json.loads(line) for line in lines if line.startswith("{")]
         return [each["text"] for each in objects if "text" in each and "logger" not in each]
 
@@ -192,7 +192,7 @@ def _ready(up: Up) -> dict[str, int]:
 def test_edited_settings_are_reloaded_and_drift_is_shown(up: Up) -> None:
     up.until_ready()
     up.until(lambda: up.shell.json("pool", "ls")[0]["ready"] == 1, "a worker")
-    up.until(lambda: len(up.shell.json("config", "diff")["services"]) == 4, "four services")
+    up.until(lambda: len(up.shell.json("config", "diff")["services"]) == 5, "five services")
     pids = {service: up.process_of(service).pid for service in ("metrics", "decider", "executor")}
     toml = up.folder / "penstock.toml"
     later = 'kind = "group"\nqueues = ["reports", "later"]'
@@ -211,7 +211,7 @@ def test_edited_settings_are_reloaded_and_drift_is_shown(up: Up) -> None:
 
     answers = up.shell.json("config", "reload")
     assert {one["service"] for one in answers["services"]} == {
-        "metrics", "decider", "orchestrator", "executor"
+        "metrics", "decider", "orchestrator", "executor", "console"
     }  # fmt: skip
     assert up.shell.json("config", "diff")["differences"] == []
     up.until(lambda: _ready(up).get("extra"), "a worker of the new pool")

@@ -95,7 +95,7 @@ async def test_workflows_are_paused_and_resumed(
     assert "only  * scheduled  job" in drawn
     assert "Step only is scheduled" in await shell.asked("workflow", "why", graph_id)
     count = await shell.asked("workflow", "pause", "--function", linger.name, "--dry-run")
-    assert count == "1 workflow match; nothing was done"
+    assert count == "1 workflow matches; nothing was done"
     refused = await shell.asked("workflow", "pause", "--function", linger.name, code=2)
     assert "add --yes" in refused
     both = ("workflow", "pause", workflow_id[:-4], graph_id, "--reason", "wrong day")
@@ -134,7 +134,7 @@ async def test_what_is_no_workflow_is_refused(crew: Crew, shell: Shell) -> None:
     job = await crew.client.dispatch(linger(number=1), delay=3600)
     assert "scheduled" in await shell.asked("workflow", "show", job)
     missing = await shell.asked("workflow", "show", "nothing", code=1)
-    assert "no job has the id 'nothing'" in missing
+    assert "no workflow has the id 'nothing'" in missing
     submit = ("job", "submit", f"{WORKFLOWS}.double", "--by-name", "--queue", "work")
     plain = await shell.asked_json(*submit, "-a", "number=1", "--delay", "1h")
     for verb in ("why", "wait"):

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
-from tests.integration import orchestrating
 from tests.integration.crew import Crew
 from tests.integration.failing_workflows import (
     broken,
@@ -22,33 +19,18 @@ from tests.integration.failing_workflows import (
     signalled,
     stopped,
 )
+from tests.integration.orchestrating import Start
 from tests.waiting import eventually
 
 from penstock.events.job import JobDispatched, JobStarted
 from penstock.events.workflow import WorkflowAdvanced
 from penstock.jobs import JobRefused, derived_ids
 from penstock.jobs.lifecycle import State
-from penstock.runtime.children import Child
 
 WITHIN = 30.0
 SIZE = 1_000
 MODULES = {"modules": ["tests.integration.sample_jobs", "tests.integration.failing_workflows"]}
 KNOWN = pytest.mark.parametrize("crew", [{"jobs": MODULES}], indirect=True)
-
-Start = Callable[[], Child]
-
-
-@pytest.fixture
-def orchestrator(crew: Crew) -> Iterator[Start]:
-    """Starts orchestrators as processes; they end with the test."""
-    with ExitStack() as open_ones:
-
-        def start() -> Child:
-            child = orchestrating.start(crew.settings)
-            open_ones.callback(child.end, 10.0)
-            return child
-
-        yield start
 
 
 async def kinds(crew: Crew, job_id: str) -> Counter[type]:
@@ -117,7 +99,8 @@ async def test_two_orchestrators_wake_a_workflow_once(crew: Crew, orchestrator: 
     assert (await crew.ended(workflow_id, WITHIN)).result == 10
     history = await kinds(crew, workflow_id)
     assert history[JobStarted] == history[WorkflowAdvanced] + 1
-    assert history[WorkflowAdvanced] in range(10, 13)  # 20 if twice; a timer may fire early
+    # 20 if twice. A timer may fire early; one that is due before it is stored needs no wake-up.
+    assert history[WorkflowAdvanced] <= 16
     await crew.emptied()
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-
 import pytest
-from tests.integration import orchestrating
 from tests.integration.crew import Crew
+from tests.integration.orchestrating import Start
 from tests.integration.sample_jobs import QUEUE
 from tests.integration.workflow_jobs import (
     approve,
@@ -20,26 +17,10 @@ from tests.waiting import eventually
 
 from penstock.jobs import derived_ids
 from penstock.jobs.lifecycle import State
-from penstock.runtime.children import Child
 
 WITHIN = 30.0
 MODULES = {"modules": ["tests.integration.sample_jobs", "tests.integration.workflow_jobs"]}
 KNOWN = pytest.mark.parametrize("crew", [{"jobs": MODULES}], indirect=True)
-
-Start = Callable[..., Child]
-
-
-@pytest.fixture
-def orchestrator(crew: Crew) -> Iterator[Start]:
-    """Starts orchestrators as processes; they end with the test."""
-    with ExitStack() as open_ones:
-
-        def start(*doom: str) -> Child:
-            child = orchestrating.start(crew.settings, *doom)
-            open_ones.callback(child.end, 10.0)
-            return child
-
-        yield start
 
 
 @KNOWN

@@ -51,7 +51,7 @@ async def killed_between(ctx: WorkflowContext, diary: str) -> int:
 
 def doom_dispatch(diary: str) -> None:
     """Has this process killed where it would dispatch the steps of an advance."""
-    from penstock.worker.running.suspensions import Suspensions
+    from penstock.worker.workflows.suspensions import Suspensions
 
     async def die(*_: object) -> None:
         write(diary, "worker", "killed")

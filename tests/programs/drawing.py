@@ -15,6 +15,7 @@ from tests.programs.program import (
     Gather,
     Inline,
     Map,
+    Patched,
     Program,
     Race,
     Raise,
@@ -29,11 +30,13 @@ from tests.programs.program import (
     Wait,
     jobs,
     leaves,
+    parts,
 )
 
 HOUR = 3600.0
 _MOST_HOURS = 4_000
 _DEPTH = 4
+_MOST_PAUSED_HOURS = 400
 _TIDY_SECONDS = 40_000
 
 
@@ -47,6 +50,7 @@ class Drawing:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._jobs, self._inlines = itertools.count(), itertools.count()
+        self._patches = itertools.count()
 
     def whole(self) -> Program:
         """A program."""
@@ -69,8 +73,11 @@ class Drawing:
         chance = self._chance
         if depth == 0 or (depth < _DEPTH and chance.random() < 0.4):
             return self._leaf(breaks, is_sub)
-        kinds = ["sequence", "gather", "race", "catch", "sub"]
-        kind = chance.choices(kinds, [4, 4, 2, 2, 1 - is_sub])[0]
+        kinds = ["sequence", "gather", "race", "catch", "sub", "patched"]
+        kind = chance.choices(kinds, [4, 4, 2, 2, 1 - is_sub, 1])[0]
+        if kind == "patched":
+            ways = [self.program(depth - 1, breaks, is_sub) for _ in range(2)]
+            return Patched(next(self._patches), *ways)
         if kind == "catch":
             return Catch(self.program(depth - 1, breaks, is_sub))
         if kind == "sub":
@@ -129,4 +136,10 @@ def draw(seed: int) -> Story:
     cancelled_at = drawing.seconds() / 4 if chance.random() < 0.15 else None
     if cancelled_at is not None and (job := drawing.job()) and chance.random() < 0.7:
         program = Tidy(program, replace(job, seconds=float(chance.randint(1, _TIDY_SECONDS))))
-    return Story(seed, program, sent, cancelled_at)
+    deployed_at = paused = None
+    if any(isinstance(part, Patched) for part in parts(program)):
+        deployed_at = drawing.seconds() / 2
+    if chance.random() < 0.25:
+        begin = drawing.seconds() / 2
+        paused = begin, begin + chance.randint(1, _MOST_PAUSED_HOURS) * HOUR
+    return Story(seed, program, sent, cancelled_at, deployed_at or 0.0, paused)

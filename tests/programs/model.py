@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from contextvars import ContextVar
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from tests.programs.program import (
@@ -19,6 +20,7 @@ from tests.programs.program import (
     Gather,
     Inline,
     Map,
+    Patched,
     Program,
     Race,
     Raise,
@@ -32,6 +34,8 @@ from tests.programs.program import (
     Wait,
 )
 
+T = TypeVar("T")
+_IN_STEP = ContextVar("in step", default=False)
 APART_SECONDS = 3600.0
 """Two moments of a program that lie closer together may change places after a crash."""
 _MOMENT_SECONDS = 1e-6
@@ -104,6 +108,8 @@ class _Model:
         if (at := self._story.cancelled_at) is not None:
             self.moments.append(at)
             loop.call_at(at, running.cancel)
+        self.moments += [self._story.deployed_at] if self._story.deployed_at else []
+        self.moments += self._story.paused or ()
         try:
             return Expected("completed", await running, loop.time())
         except _Failed as failed:
@@ -131,9 +137,12 @@ class _Model:
                 return await self._race(parts)
             case Sub(part):
                 try:
-                    return await self._run(part)
+                    return await self._step(self._run(part))
                 except (_Failed, _Raised):
                     raise _Failed("StepFailed") from None
+            case Patched(old=old, new=new):
+                is_new = asyncio.get_running_loop().time() >= self._story.deployed_at
+                return await self._run(new if is_new else old)
             case Anew(part):
                 raise _Anew(part)
             case Tidy(part, by):
@@ -157,23 +166,44 @@ class _Model:
             case Undo():
                 return await self._undo()
             case Map():
-                return await self._map(leaf)
+                return await self._step(self._map(leaf))
             case Inline(value, fails):
                 if fails:
                     raise _Failed("StepFailed")
                 return value
             case Sleep(seconds):
-                await self._pass(seconds)
+                await self._step(self._pass(seconds))
                 return "slept"
             case Wait(signal, timeout, has_default):
-                return await self._wait(signal, timeout, has_default)
+                return await self._step(self._wait(signal, timeout, has_default))
             case Raise():
                 raise _Raised
             case Break():
                 return "mended"
 
+    async def _step(self, work: Coroutine[Any, Any, T]) -> T:
+        """Does what goes on while the workflow is paused; it takes note of the end afterwards."""
+        is_outer = not _IN_STEP.get()
+        before = _IN_STEP.set(True)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            is_outer = False  # what is cancelled is not waited for
+            raise
+        finally:
+            _IN_STEP.reset(before)
+            if is_outer:
+                await self._go_on()
+
+    async def _go_on(self) -> None:
+        """Waits until the workflow is not paused."""
+        loop = asyncio.get_running_loop()
+        begin, end = self._story.paused or (0.0, 0.0)
+        if begin <= (now := loop.time()) < end:
+            await asyncio.sleep(end - now)
+
     async def _job(self, run: Run) -> int:
-        await self._pass(run.seconds)
+        await self._step(self._pass(run.seconds))
         if run.failures >= 2:
             raise _Failed("StepFailed")
         if run.undone_by:
@@ -281,6 +311,8 @@ def _height(program: Program) -> int:
             return 1 + max(map(_height, parts), default=0)
         case Sequence(parts):
             return max(map(_height, parts))
+        case Patched(old=old, new=new):
+            return max(_height(old), _height(new))
         case Catch(part) | Sub(part) | Tidy(part) | Anew(part):
             return _height(part)
         case _:
@@ -302,6 +334,9 @@ def expected(story: Story) -> Expected:
     """How a story ends. Raises Undetermined."""
     end, moments = _play(story)
     if any(later - earlier < APART_SECONDS for earlier, later in pairwise(moments)):
+        raise Undetermined
+    begin, resumed = story.paused or (0.0, 0.0)
+    if sum(begin < moment < resumed for moment in moments) > 1:  # all are noted at once
         raise Undetermined
     return end
 

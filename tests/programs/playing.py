@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 from tests.programs import program as programs
 from tests.programs.program import Sent, Story, follow, leaf_queue
-from tests.programs.system import START, Crash, System
+from tests.programs.system import START, Crash, Selector, System
 
-from penstock.events.job import JOB_EVENTS
+from penstock.events.job import (
+    JOB_EVENTS,
+    JobCancelled,
+    JobCompleted,
+    JobDead,
+    JobDispatched,
+    JobRecovered,
+)
 from penstock.events.workflow import (
     StepRecorded,
     StepsScheduled,
@@ -28,6 +39,7 @@ _RECOVERS_WITHIN = (1, 11, 12, 31, 45, 65, 95, 400, 1500)
 """Seconds after a crash at which the installation is looked at."""
 _CLEANUP_SECONDS = 86_400.0
 _MOST_MOVES = 2_000
+_ENDS = {event.__name__ for event in (JobCompleted, JobDead, JobCancelled)}
 
 
 class Happened(msgspec.Struct, kw_only=True):
@@ -41,7 +53,10 @@ class Happened(msgspec.Struct, kw_only=True):
         hits: the kinds of messages at which processes were killed.
         steps: what its advances scheduled, and what ran inside of them.
         jobs: ids of all jobs.
+        cancelled: ids of those among them that were cancelled.
         inline_runs: how often each inline step ran.
+        inline_records: how often one was recorded.
+        lost_runs: runs of workflows whose worker was lost.
         wrong: what must not be.
     """
 
@@ -51,8 +66,11 @@ class Happened(msgspec.Struct, kw_only=True):
     stored: int = 0
     hits: list[str] = []
     steps: list[Any] = []
-    jobs: list[str] = []
+    jobs: set[str] = set()
+    cancelled: set[str] = set()
     inline_runs: list[int] = []
+    inline_records: int = 0
+    lost_runs: int = 0
     wrong: list[str] = []
 
 
@@ -66,17 +84,15 @@ class Play:
         self.system = System(crash, workers, orchestrators, leaves)
         self._due: dict[int, float] = {}
         self._offered: set[int] = set()
-        self._agenda: list[tuple[float, Sent | None]] = [(sent.at, sent) for sent in story.sent]
-        if story.cancelled_at is not None:
-            self._agenda.append((story.cancelled_at, None))
-        self._agenda.sort(key=lambda item: item[0])
+        self._agenda = sorted(self._planned(), key=lambda item: item[0])
         self._looks: list[float] = []
-        self._hits = 0
+        self._hits = self._looked_to = 0
         self.happened = Happened()
 
     async def run(self) -> Happened:
         programs.mended.discard(WORKFLOW)
         programs.inline_runs.clear()
+        programs.code.is_new = not self.story.deployed_at
         system = self.system
         try:
             data = msgspec.to_builtins(self.story.program)
@@ -95,14 +111,29 @@ class Play:
         except AssertionError as error:
             self.happened.wrong.append(str(error))
         finally:
+            programs.code.is_new = True
             await system.end()
         return self.happened
+
+    def _planned(self) -> Iterator[tuple[float, Callable[[], Awaitable[None]]]]:
+        """What is done to the workflow from outside, and when."""
+        story = self.story
+        for sent in story.sent:
+            yield sent.at, partial(self._send, sent)
+        if story.cancelled_at is not None:
+            yield story.cancelled_at, self._cancel
+        if story.deployed_at:
+            yield story.deployed_at, self._deploy
+        if story.paused:
+            workflows = self.system.client.workflows
+            yield story.paused[0], partial(self._change, workflows.pause)
+            yield story.paused[1], partial(self._change, workflows.resume)
 
     # --- moving on --------------------------------------------------------------------------------
     def _next(self) -> float:
         """When something happens next; never, once nothing is left."""
         system = self.system
-        times = [system.claims_lapse_at, *system.schedules(), *self._looks]
+        times = [system.claims_lapse_at, *system.timers(), *self._looks]
         times += [due for number, due in self._due.items() if number not in self._offered]
         times += [START + self._agenda[0][0]] if self._agenda else []
         return max(min(times), system.clock) if times else _NEVER
@@ -116,14 +147,28 @@ class Play:
                 self._offered.add(number)
                 system.offer(leaf_queue(number))
         while self._agenda and START + self._agenda[0][0] <= at:
-            _, sent = self._agenda.pop(0)
-            if sent is None:
-                await system.client.workflows.cancel(
-                    WORKFLOW, "the story says so", cleanup_seconds=_CLEANUP_SECONDS
-                )
-            else:
-                await self._send(sent)
+            _, act = self._agenda.pop(0)
+            await act()
         self._looks = [look for look in self._looks if look > at]
+
+    async def _cancel(self) -> None:
+        await self.system.client.workflows.cancel(
+            WORKFLOW, "the story says so", cleanup_seconds=_CLEANUP_SECONDS
+        )
+
+    async def _deploy(self) -> None:
+        programs.code.is_new = True
+
+    async def _change(self, change: Callable[[str], Awaitable[Any]]) -> None:
+        """Pauses or resumes it; refused after its end."""
+        has_ended = (await self.system.client.workflows.get(WORKFLOW)).state.ended
+        try:
+            await change(WORKFLOW)
+            is_refused = False
+        except JobRefused:
+            is_refused = True
+        if is_refused is not has_ended:
+            self.happened.wrong.append(f"{change}: refused: {is_refused}")
 
     async def _send(self, sent: Sent) -> None:
         workflows = self.system.client.workflows
@@ -147,6 +192,9 @@ class Play:
         if len(system.crash.hits) > self._hits:
             self._hits = len(system.crash.hits)
             self._looks = [system.clock + seconds for seconds in _RECOVERS_WITHIN]
+        new, self._looked_to = system.events_since(self._looked_to, WORKFLOW)
+        if not new & _ENDS:
+            return
         with suppress(NotFound):
             view = await system.client.job(WORKFLOW)
             is_broken = view.error is not None and programs.UNMENDED in view.error.message
@@ -176,7 +224,20 @@ class Play:
                 happened.steps.append((event.inline.key, event.inline.value))
             elif type(event).__name__ == "WorkflowBlocked":
                 happened.wrong.append("it was blocked")
-        happened.jobs = sorted(histories)
+        happened.jobs = set(histories)
+        happened.cancelled = {
+            job_id
+            for job_id, events in histories.items()
+            if any(isinstance(event, JobCancelled) for _, event in events)
+        }
+        kinds = Counter(type(event) for events in histories.values() for _, event in events)
+        happened.inline_records = kinds[StepRecorded]
+        happened.lost_runs = sum(
+            isinstance(event, JobRecovered)
+            for events in histories.values()
+            if isinstance(events[0][1], JobDispatched) and events[0][1].kind
+            for _, event in events
+        )
         happened.inline_runs = sorted(programs.inline_runs.values())
         report = check(histories, must_end=True, acknowledged=[WORKFLOW])
         happened.wrong += map(str, report.violations)
@@ -193,7 +254,7 @@ class Play:
         return histories
 
 
-async def play(
+def play(
     story: Story, crash: Crash | None = None, workers: int = 1, orchestrators: int = 1
 ) -> Happened:
     """What becomes of a story.
@@ -203,4 +264,9 @@ async def play(
         workers: how many the installation has.
         orchestrators: likewise.
     """
-    return await Play(story, crash or Crash(), workers, orchestrators).run()
+
+    async def run() -> Happened:
+        return await Play(story, crash or Crash(), workers, orchestrators).run()
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector())) as runner:
+        return runner.run(run())

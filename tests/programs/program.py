@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, Union
 
 import msgspec
@@ -95,6 +96,14 @@ class Break(msgspec.Struct, frozen=True, tag=True):
     """The workflow's own code raises an error until it is mended, and the workflow requeued."""
 
 
+class Patched(msgspec.Struct, frozen=True, tag=True):
+    """Two ways: the code asks ``ctx.patched`` for the new one from when it is deployed."""
+
+    number: int
+    old: Program
+    new: Program
+
+
 class Sequence(msgspec.Struct, frozen=True, tag=True):
     parts: tuple[Program, ...]
 
@@ -128,6 +137,7 @@ Program = Union[  # noqa: UP007 - recursive
     Gather,
     Race,
     Catch,
+    Patched,
 ]
 
 
@@ -147,27 +157,40 @@ class Story(msgspec.Struct, frozen=True):
         seed: that it was drawn from.
         sent: signals, also before they are waited for and after the end.
         cancelled_at: when a client cancels it; None for never.
+        deployed_at: when the code of each `Patched` is deployed.
+        paused: from when to when.
     """
 
     seed: int
     program: Program
     sent: tuple[Sent, ...] = ()
     cancelled_at: float | None = None
+    deployed_at: float = 0.0
+    paused: tuple[float, float] | None = None
+
+
+def parts(program: Program) -> Iterator[Any]:
+    """A program, and all that it is made of."""
+    yield program
+    match program:
+        case Sequence(inner) | Gather(inner) | Race(inner):
+            held: tuple[Program, ...] = inner
+        case Catch(part) | Sub(part) | Anew(part):
+            held = (part,)
+        case Tidy(part, by):
+            held = part, by
+        case Patched(old=old, new=new):
+            held = old, new
+        case _:
+            held = ()
+    for part in held:
+        yield from parts(part)
 
 
 def leaves(program: Program) -> Iterator[Any]:
     """All parts of a program that hold no other."""
-    match program:
-        case Sequence(parts) | Gather(parts) | Race(parts):
-            for part in parts:
-                yield from leaves(part)
-        case Catch(part) | Sub(part) | Anew(part):
-            yield from leaves(part)
-        case Tidy(part, by):
-            yield from leaves(part)
-            yield by
-        case _:
-            yield program
+    holding = Sequence | Gather | Race | Catch | Sub | Anew | Tidy | Patched
+    return (part for part in parts(program) if not isinstance(part, holding))
 
 
 def jobs(program: Program) -> Iterator[Run]:
@@ -194,6 +217,8 @@ class Broken(RuntimeError):
 
 mended: set[str] = set()
 """Workflows whose `Break` raises no more."""
+code = SimpleNamespace(is_new=True)
+"""Whether the code that asks for the new way of each `Patched` is deployed."""
 inline_runs: Counter[tuple[str, int]] = Counter()
 """How often the inline steps of each workflow ran, by their value."""
 
@@ -251,10 +276,9 @@ async def interpret(
         is_mended: whether the code of a workflow no longer breaks, by its id.
     """
     match program:
-        case Sub(part):
-            return await ctx.run(sub(part))
-        case Anew(part):
-            return await ctx.continue_as_new(sub(part))
+        case Sub(part) | Anew(part):
+            begin = ctx.run if isinstance(program, Sub) else ctx.continue_as_new
+            return await begin(sub(part))
         case Sequence(parts):
             return [await interpret(ctx, part, call, sub, is_mended) for part in parts]
         case Gather(parts, drain):
@@ -273,6 +297,9 @@ async def interpret(
             except Cancelled:
                 await ctx.run(call(by))
                 raise
+        case Patched(number, old, new):
+            is_new = code.is_new and ctx.patched(f"patch {number}")
+            return await interpret(ctx, new if is_new else old, call, sub, is_mended)
         case Break():
             if not is_mended(ctx.workflow_id):
                 raise Broken(UNMENDED)

@@ -7,28 +7,31 @@ its connection to the broker is closed, its tasks are cancelled; then another on
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from msgspec.structs import replace
 from tests.programs.program import FLOWS
 
-from penstock.bus.protocol import BusError, Outgoing
+from penstock.bus.patterns import matches
+from penstock.bus.protocol import BusError, Delivery, Outgoing
 from penstock.config.load import check
 from penstock.events import envelope
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs import Client
+from penstock.jobs.batches.batch_record import BatchState
+from penstock.orchestrator.core.batch import SETTLE_SECONDS, Batch
 from penstock.orchestrator.core.unresolved import Unresolved
 from penstock.orchestrator.reconciling.cursor import Cursor, Position
 from penstock.orchestrator.reconciling.reconciler import Reconciler
 from penstock.orchestrator.reconciling.transitions import steps
-from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.testing.memory.bus import MemoryBus
 from penstock.testing.spark import NotAsked
@@ -41,7 +44,7 @@ PATIENCE_SECONDS = 10.0
 _CLAIM_SECONDS = 30.0
 _MOST_ENTRIES = 10_000
 _LOOK_SECONDS = 0.0002
-_QUIET_LOOKS = 12
+_QUIET_LOOKS = 2
 _HANGS_SECONDS = 20.0
 _OWNER: ContextVar[Process | None] = ContextVar("owner", default=None)
 SETTINGS = check(
@@ -137,6 +140,35 @@ class Process:
         await self._client.close()
 
 
+class WorkerBus(Process):
+    """A worker's: all queues are one to it, where a puller for each would take half of the time."""
+
+    def __init__(self, bus: MemoryBus, crash: Crash, queues: Sequence[str]) -> None:
+        super().__init__(bus, crash)
+        self._broker, self._queues = bus._broker, tuple(queues)
+
+    def puller(self, queue: str) -> WorkerBus:
+        return self
+
+    async def fetch(self, batch: int, wait_seconds: float) -> list[Delivery]:
+        """What is offered, of the first queue that has any."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            for queue in self._queues:
+                if deliveries := await self._client.take(queue, batch, 0):
+                    return deliveries
+            if loop.time() >= deadline:
+                return []
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await self._broker.change(self._broker.jobs)
+
+    async def give_back(self, ack_subjects: Sequence[str], delay_seconds: float = 0.0) -> None:
+        await self._client.give_back(ack_subjects, delay_seconds)
+        self._broker.ring(self._broker.jobs)
+
+
 def _task_factory(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
 ) -> asyncio.Task[Any]:
@@ -151,13 +183,13 @@ class WorkerProcess:
     """One worker, for workflows and their jobs."""
 
     def __init__(self, bus: MemoryBus, crash: Crash, queues: Sequence[str]) -> None:
-        self.process, self._queues = Process(bus, crash), tuple(queues)
+        self.process = WorkerBus(bus, crash, queues)
         self.process.begin(self._run())
         self.worker: Worker | None = None
         self._parts: Any = None
 
     async def _run(self) -> None:
-        assignment = replace(without_executor(SETTINGS, FLOWS), queues=self._queues)
+        assignment = without_executor(SETTINGS, FLOWS)
         self._parts = assemble(self.process, assignment, NotAsked("", SETTINGS.spark))
         self.worker = Worker(self._parts)
         await self.worker.run()
@@ -190,13 +222,13 @@ class OrchestratorProcess:
         self._bus, subjects = bus, Subjects(SETTINGS.prefix)
         client = Client.over(process, SETTINGS, "orchestrator")
         self.suspended = SuspendedWorkflows(process, subjects, client, PATIENCE_SECONDS)
-        self.tracker = WorkflowTracker(process, subjects, client, now=_later)
+        self.tracker = WorkflowTracker(process, subjects, client, now=utc_now)
         self.table = Unresolved(PATIENCE_SECONDS, _MOST_ENTRIES)
         self.reconciler = Reconciler(process, subjects, self.table)
         self._subjects = subjects
         self._cursors = Cursor(process, subjects), Cursor(process, subjects, "workflows")
         self.is_up = False
-        self._read_to = 0
+        self._read_to = [0, 0]
         self.process.begin(self._run())
 
     async def _run(self) -> None:
@@ -212,16 +244,20 @@ class OrchestratorProcess:
 
     def is_behind(self, bus: MemoryBus) -> bool:
         """Whether it has not read all that concerns it."""
+        if not self.is_up:
+            return True
         events = bus._broker.stream(bus.subjects.events_stream)
-        if not self.is_up or self._read_to < events.last_sequence:
-            followers = (self.suspended, self.tracker)
-            if not self.is_up or any(
-                (last := events.last(pattern)) and last.sequence > follower.position
-                for follower in followers
-                for pattern in follower.patterns()
+        for index, follower in enumerate((self.suspended, self.tracker)):
+            if self._read_to[index] == events.last_sequence:
+                continue
+            patterns = follower.patterns()
+            for sequence in range(
+                max(self._read_to[index], follower.position) + 1, events.last_sequence + 1
             ):
-                return True
-            self._read_to = events.last_sequence
+                message = events.messages.get(sequence)
+                if message and any(matches(pattern, message.subject) for pattern in patterns):
+                    return True
+                self._read_to[index] = sequence
         return False
 
     async def round(self, now: float) -> None:
@@ -229,6 +265,7 @@ class OrchestratorProcess:
 
         async def look() -> None:
             await self.suspended.round(now)
+            self.tracker._tried.clear()  # each look is seconds after the one before
             for name in tuple(self.tracker.unfinished):
                 await self.tracker.settle(name)
             await self.reconciler.round(now)
@@ -236,6 +273,14 @@ class OrchestratorProcess:
         task = self.process.begin(look())
         with suppress(asyncio.CancelledError):
             await task
+
+    @property
+    def is_stopping_batch(self) -> bool:
+        """Whether it waits a moment for jobs that a batch may still be given."""
+        return any(
+            isinstance(batch, Batch) and batch.record.state is BatchState.STOPPING
+            for batch in self.tracker.unfinished.values()
+        )
 
     async def keep_positions(self) -> None:
         position = Position(
@@ -246,9 +291,14 @@ class OrchestratorProcess:
         await self.tracker.keep()
 
 
-def _later() -> datetime:
-    """Batches wait a second here and there for what may still come; here nothing will."""
-    return utc_now() + timedelta(seconds=1.1)
+class Selector(selectors.DefaultSelector):
+    """Of a loop without sockets: only a thread can wake it, and it needs no look while tasks go on.
+
+    A look is a system call: a tenth of the time of a play.
+    """
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        return [] if timeout is not None and timeout <= 0 else super().select(timeout)
 
 
 class System:
@@ -288,8 +338,9 @@ class System:
 
     def offer(self, queue: str) -> None:
         """Lets the worker take the jobs of a queue, now and later."""
-        self.bus._broker.ensure_queue(queue).paused = False
-        self.bus._broker.ring()
+        broker = self.bus._broker
+        broker.ensure_queue(queue).paused = False
+        broker.ring(broker.jobs)
 
     async def move_to(self, at: float) -> None:
         """Lets time pass, and what is due begin."""
@@ -297,41 +348,45 @@ class System:
             await orchestrator.keep_positions()
         self.clock = max(self.clock, at)
         self.bus.tick()
+        self.bus._broker.ring(self.bus._broker.jobs)  # claims lapsed
         await self.settle()
 
     async def settle(self) -> None:
         """Until nothing goes on at this moment."""
         loop = asyncio.get_running_loop()
         hangs_at = loop.time() + _HANGS_SECONDS
-        before = -1
+        await self._quiet(hangs_at)
         while True:
-            await self._quiet(hangs_at)
+            before = self._stored()
             for orchestrator in self.orchestrators:
                 await orchestrator.round(self.clock)
-            self._replace_dead()
-            stored = sum(stream.last_sequence for stream in self.bus._broker.streams)
-            if stored == before and not self._is_busy():
+            await self._quiet(hangs_at)
+            if self._stored() == before:
                 return
-            before = stored
+
+    def _stored(self) -> int:
+        return sum(stream.last_sequence for stream in self.bus._broker.streams)
 
     async def _quiet(self, hangs_at: float) -> None:
-        loop = asyncio.get_running_loop()
+        """Until no task can go on, and no process has anything to do."""
+        loop: Any = asyncio.get_running_loop()
         quiet = 0
         while quiet < _QUIET_LOOKS:
             self._replace_dead()
-            is_busy = self._is_busy()
-            quiet = 0 if is_busy else quiet + 1
+            can_go_on = bool(loop._ready)
+            is_busy = not can_go_on and self._is_busy()
+            quiet = 0 if can_go_on or is_busy else quiet + 1
             await asyncio.sleep(_LOOK_SECONDS if is_busy else 0)
             if loop.time() > hangs_at:
                 raise AssertionError(f"it hangs: {self._depths()}")
 
     def _is_busy(self) -> bool:
-        behind = any(one.is_behind(self.bus) for one in self.orchestrators)
-        waiting = any(
-            depth.waiting and not depth.paused
-            for depth in (queue.depth() for queue in self.bus._broker.queues.values())
-        )
-        return behind or waiting or any(worker.is_busy for worker in self.workers)
+        if any(worker.is_busy for worker in self.workers):
+            return True
+        queues = self.bus._broker.queues.values()
+        if any(not queue.paused and queue.waiting for queue in queues):
+            return True
+        return any(orchestrator.is_behind(self.bus) for orchestrator in self.orchestrators)
 
     def _depths(self) -> Any:
         queues = self.bus._broker.queues.values()
@@ -357,9 +412,24 @@ class System:
         ]
         return min(claims, default=float("inf"))
 
-    def schedules(self) -> list[float]:
-        """When the broker's timers fire."""
-        return [due for due, _ in self.bus._broker._due.values()]
+    def timers(self) -> list[float]:
+        """When the broker's timers fire, and batches that are stopped end."""
+        timers = list(self.bus.due_times().values())
+        if any(orchestrator.is_stopping_batch for orchestrator in self.orchestrators):
+            timers.append(self.clock + SETTLE_SECONDS)
+        return timers
+
+    def events_since(self, sequence: int, job_id: str) -> tuple[set[str], int]:
+        """Names of the events of a job that were stored after a sequence, and the last sequence."""
+        events = self.bus._broker.stream(self.subjects.events_stream)
+        begin = self.subjects.events("job", job_id, "")
+        later = map(events.messages.get, range(sequence + 1, events.last_sequence + 1))
+        names = {
+            message.subject.removeprefix(begin)
+            for message in later
+            if message and message.subject.startswith(begin)
+        }
+        return names, events.last_sequence
 
     def counts(self) -> Counter[str]:
         """Messages that are left where none may be, by subject."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.programs.drawing import draw
 from tests.programs.model import Undetermined, expected
 from tests.programs.program import (
@@ -13,6 +14,7 @@ from tests.programs.program import (
     Gather,
     Inline,
     Map,
+    Patched,
     Race,
     Raise,
     Run,
@@ -27,6 +29,11 @@ from tests.programs.program import (
     leaves,
 )
 from tests.programs.proof import prove
+
+from penstock.bus.protocol import Outgoing
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
+from penstock.testing.memory.broker import MemoryBroker
+from penstock.testing.memory.bus import MemoryBus
 
 HOUR = 3600.0
 SAMPLE = (2, 5, 10, 11, 10_037)
@@ -96,6 +103,19 @@ def test_the_model_knows_of_a_cancel() -> None:
     assert (found.state, round(found.at)) == ("cancelled", hours(2))
 
 
+def test_the_model_knows_of_a_pause() -> None:
+    program = Sequence((Sub(Sequence((Sleep(hours(2)), Sleep(hours(2))))), Sleep(hours(5))))
+    found = expected(Story(0, program, paused=(hours(3), hours(7))))
+    assert (found.state, round(found.at)) == ("completed", hours(12))
+
+
+@pytest.mark.parametrize(("deployed_at", "end"), [(1, "slept"), (3, 7)])
+def test_the_model_knows_of_a_deployment(deployed_at: int, end: Any) -> None:
+    program = Sequence((Sleep(hours(2)), Patched(0, Inline(7), Sleep(hours(1)))))
+    found = expected(Story(0, program, deployed_at=hours(deployed_at)))
+    assert found.outcome == ["slept", end]
+
+
 def test_the_model_knows_of_cleaning_up() -> None:
     found = expected(Story(0, Tidy(Sleep(hours(5)), Run(0, hours(2))), cancelled_at=hours(2)))
     assert (found.state, round(found.at)) == ("cancelled", hours(4))
@@ -113,3 +133,54 @@ def test_the_model_knows_of_cleaning_up() -> None:
 def test_what_a_crash_may_change_is_not_judged(program: Any) -> None:
     with pytest.raises(Undetermined):
         expected(Story(0, program))
+
+
+# --- it can fail ----------------------------------------------------------------------------------
+def lose_records(broker: MemoryBroker, message: Outgoing) -> int | None:
+    is_record = message.subject.endswith(".StepRecorded")
+    return message.expect.sequence if is_record and message.expect else None
+
+
+def dispatch_twice(broker: MemoryBroker, message: Outgoing) -> int | None:
+    if "_step_" in message.subject and message.subject.endswith(".JobDispatched"):
+        broker.append(message)
+        return broker.append(replace(message, headers={}, expect=None))
+    return None
+
+
+def start_unfenced(broker: MemoryBroker, message: Outgoing) -> int | None:
+    if message.subject.endswith(".JobStarted"):
+        return broker.append(replace(message, expect=None))
+    return None
+
+
+@pytest.mark.parametrize(
+    ("defect", "seed", "sign"),
+    [
+        (lose_records, 20, "1 more than are recorded"),
+        (dispatch_twice, 11, "JobDispatched may not follow"),
+        (start_unfenced, 2, "JobStarted may not follow"),
+    ],
+)
+def test_a_defect_of_what_is_stored_is_found(
+    monkeypatch: pytest.MonkeyPatch, defect: Any, seed: int, sign: str
+) -> None:
+    append = MemoryBus.append
+
+    async def defective(bus: MemoryBus, message: Outgoing) -> int:
+        stored = defect(bus._broker, message)
+        return await append(bus, message) if stored is None else stored
+
+    monkeypatch.setattr(MemoryBus, "append", defective)
+    assert any(sign in line for line in prove(seed, until_wrong=True).wrong)
+
+
+async def _no_round(*_: object) -> None:
+    pass
+
+
+def test_an_orchestrator_that_makes_up_for_nothing_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SuspendedWorkflows, "round", _no_round)
+    assert any("expected completed" in line for line in prove(11, until_wrong=True).wrong)

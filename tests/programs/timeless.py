@@ -18,6 +18,7 @@ from tests.programs.program import (
     Catch,
     Gather,
     Map,
+    Patched,
     Program,
     Race,
     Run,
@@ -88,15 +89,15 @@ def _timeless(program: Program, chance: random.Random, breaks: bool) -> Program:
             return Catch(_timeless(part, chance, breaks))
         case Sub(part) | Anew(part):
             return replace(program, part=_timeless(part, chance, breaks))
+        case Patched(new=new):  # whose code is deployed from the beginning
+            return replace(program, new=_timeless(new, chance, breaks))
         case Map(of_batch):
             return replace(program, jobs=tuple(_soon(run, chance) for run in of_batch))
         case Run():
             return _soon(program, chance)
-        case Break() if not breaks:
-            return Sleep(_moment(chance))
         case Wait(signal) if signal == _SENT:
             return Wait(signal, DAY)
-        case Sleep():
+        case Sleep() | Break() if isinstance(program, Sleep) or not breaks:
             return Sleep(_moment(chance))
         case Wait():
             return replace(program, timeout=_moment(chance))
@@ -115,6 +116,8 @@ def _at_other_times(program: Program, chance: random.Random) -> Program:
             return replace(program, parts=tuple(_at_other_times(part, chance) for part in parts))
         case Catch(part) | Sub(part) | Anew(part):
             return replace(program, part=_at_other_times(part, chance))
+        case Patched(new=new):
+            return replace(program, new=_at_other_times(new, chance))
         case Map(of_batch):
             others = tuple(_at_other_times(run, chance) for run in of_batch)
             return replace(program, jobs=others)

@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import BusError
 from penstock.jobs import Call, Client, Step, awaiting
-from penstock.jobs.batches.client import OpenBatch
+from penstock.jobs.batches.open_batch import OpenBatch
 from penstock.jobs.derived_ids import step_id
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State

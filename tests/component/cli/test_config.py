@@ -41,6 +41,16 @@ def test_check_counts_and_warns(penstock) -> None:
     ]
 
 
+def test_check_counts_queues_of_other_systems(penstock) -> None:
+    source = '[sources.shop]\nkind = "celery"\nurl = "redis://cache:6379/0"\n'
+    pool = 'source = "shop"\nqueues = ["mail", "low"]\nkind = "group"\ncommand = ["true"]\n'
+    Path("penstock.toml").write_text(f"{source}[pools.mail]\n{pool}runtime_seconds = 2\n")
+    checked = penstock("config", "check", "--offline")
+    assert checked.exit_code == 0, checked.output
+    ok = "ok: 1 pools, 0 queues, 2 queues of other systems, 0 job modules"
+    assert checked.stdout.splitlines()[-1] == ok
+
+
 SHOP = """
 import penstock.jobs
 print("printed while it is imported")
@@ -257,3 +267,15 @@ def test_diff_as_json_has_the_differences_and_no_secret(penstock, monkeypatch) -
     assert service.keys() == {
         "service", "host", "pid", "at", "comparable", "refused", "waiting"
     }  # fmt: skip
+
+
+def test_check_warns_of_flags_with_which_another_systems_consumer_will_not_do(penstock) -> None:
+    Path("penstock.toml").write_text(
+        '[pools.mail]\nstrategy = "fixed"\npreset = "celery"\n'
+        'command = ["/nowhere/celery", "worker", "-c", "1", "-l", "INFO", "-n", "{worker}"]\n'
+    )
+    answer = json.loads(penstock("config", "check", "--offline", "--json").stdout)
+    findings = {each["rule"]: each["text"] for each in answer["findings"]}
+    assert "add '--prefetch-multiplier=1'" in findings["command-flags"]
+    assert "'/nowhere/celery' cannot be run on this machine" in findings["unknown-command"]
+    assert "no-module" not in findings

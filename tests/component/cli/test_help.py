@@ -62,3 +62,11 @@ def test_help_imports_nothing_heavy() -> None:
     )
     said = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert said.stdout.splitlines()[-1] == "[]"
+
+
+def test_no_verb_is_described_by_half_a_sentence(penstock) -> None:
+    for group in ("workflow", "job", "batch", "graph", "dead", "schedule"):
+        text = penstock(group, "--help").output
+        commands = text.partition("Commands:")[2].partition("Global options:")[0]
+        assert commands.strip(), text
+        assert "...\n" not in commands

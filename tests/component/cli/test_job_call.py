@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
+from tests.component.cli.in_memory import InMemory
 
 from penstock.cli.errors import Refused
 from penstock.cli.jobs.call import make_call
@@ -46,3 +47,15 @@ def test_what_is_no_argument(typed) -> None:
 def test_an_unknown_function_names_the_nearest() -> None:
     with pytest.raises(UnknownJob, match=r"did you mean 'cli-test\.rebuild'"):
         make_call(Settings(), "cli-test.rebuilt", [])
+
+
+def test_an_id_of_ones_own_is_dispatched_once() -> None:
+    session = InMemory()
+    submit = ("job", "submit", "cli-test.rebuild", "--arg", "table=orders", "--id", "nightly-7")
+    first, second = session.call(*submit), session.call(*submit)
+    assert (first.exit_code, first.output) == (0, "nightly-7\n")
+    assert (second.exit_code, "was dispatched before" in second.output) == (1, True)
+    assert len(session.with_client(lambda client: client.jobs.list())) == 1
+    refused = session.call(*submit[:-1], "no.dots")
+    assert (refused.exit_code, "'no.dots' is not allowed" in refused.output) == (2, True)
+    session.loop.close()

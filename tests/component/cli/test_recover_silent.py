@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from penstock.bus.protocol import Outgoing
-from penstock.cli.jobs.recover import recover_silent
 from penstock.events.recovering import RecoverAnswered, RecoverAsked, Strategy, Suspect
+from penstock.operations.recovering import recover_silent
 from penstock.testing.memory.bus import MemoryBus
 
 SILENT = {"quiet": 700.0, "busy": 3.0, "late": 650.0}

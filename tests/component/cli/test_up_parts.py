@@ -7,6 +7,7 @@ import io
 import json
 import re
 import signal
+import socket
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -14,17 +15,18 @@ from pathlib import Path
 import pytest
 from tests.waiting import eventually
 
-from penstock.cli.up import state
+from penstock.cli.up import own_console, state
 from penstock.cli.up.screen import Lines, Table
 from penstock.config import ConfigError
 from penstock.config.load import check
 from penstock.events.envelope import utc_now
 from penstock.events.log_lines import LogChunk, LogLine
 from penstock.events.worker import HostLost
-from penstock.runtime import children
+from penstock.runtime import children, console_place
 from penstock.runtime.children import Child, ChildFailed
 from penstock.runtime.interpreter import PAUSING
-from penstock.runtime.local_broker import find_url
+from penstock.runtime.local_broker import find_url, run_folder
+from penstock.runtime.paths import free_port
 from penstock.runtime.supervised import Backoff, Supervised
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
@@ -62,7 +64,7 @@ def test_a_second_up_in_the_same_folder_is_refused(tmp_path) -> None:
 
 
 def test_run_folders_are_short_and_differ_by_folder(tmp_path) -> None:
-    one, other = (state.run_folder(tmp_path / name) for name in ("a", "b" * 200))
+    one, other = (run_folder(tmp_path / name) for name in ("a", "b" * 200))
     assert one != other
     assert len(other[-1]) < 20
 
@@ -203,3 +205,31 @@ def test_lines_of_up_look_like_those_of_services(capsys) -> None:
     lines.happened(HostLost(host="a", silent_seconds=7))
     pattern = r"\d\d:\d\d:\d\d\.\d{3} INFO    penstock\.(up|events)  .+"
     assert all(re.fullmatch(pattern, line) for line in capsys.readouterr().out.splitlines())
+
+
+def test_another_port_than_the_console_s_is_stated_and_ends_with_the_setting(tmp_path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        configured = check({"console": {"port": port}})
+        chosen = own_console.placed(configured, tmp_path)
+    used = chosen.console.port
+    assert used != port
+    warning = own_console.taken(configured, chosen)
+    assert f"port {port} of the console is taken" in warning
+    assert f"http://127.0.0.1:{used}" in warning
+    handed_on = console_place.handed_on(configured, chosen)
+    assert console_place.port(configured, handed_on) == used
+    assert console_place.folder(configured, handed_on) == tmp_path / "console"
+    # what the file says later is taken over by a reload
+    edited = check({"console": {"port": 9480, "folder": "rows"}})
+    assert console_place.port(edited, handed_on) == 9480
+    assert console_place.folder(edited, handed_on) == Path("rows")
+
+
+def test_a_port_that_is_free_is_the_one_of_the_settings(tmp_path) -> None:
+    configured = check({"console": {"port": free_port()}})
+    chosen = own_console.placed(configured, tmp_path)
+    assert own_console.taken(configured, chosen) == ""
+    assert console_place.port(configured, console_place.handed_on(configured, chosen)) == (
+        configured.console.port
+    )

@@ -39,6 +39,29 @@ def check(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["workflow", "check", *arguments])
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ("[pools.x]\nslaa = 3\n", "unknown setting 'slaa'"),
+        ("[pools.x\n", "penstock.toml: cannot be read as TOML"),
+        ('[pools.x]\nstrategy = "none such"\n', "none such"),
+        ('[pools.x]\nqueues = ["a"]\n[pools.y]\nqueues = ["a"]\n', "queue"),
+    ],
+)
+@pytest.mark.parametrize("target", ["orders.py", "inner.toml"])
+def test_settings_that_cannot_be_used_are_not_fine(
+    folder: Path, settings: str, reason: str, target: str
+) -> None:
+    (folder / "orders.py").write_text(
+        "from penstock.jobs import workflow\n\n\n@workflow()\nasync def f(ctx): ...\n"
+    )
+    assert check(target).exit_code == 0
+    (folder / "penstock.toml").write_text(settings)
+    refused = check(target)
+    assert refused.exit_code == 2
+    assert reason in refused.stderr
+
+
 def test_workflows_that_are_steps_are_looked_for_in_the_files(folder: Path) -> None:
     checked = check("outer.toml", "inner.toml")
     assert checked.exit_code == 0, checked.stderr

@@ -49,6 +49,9 @@ def source(body: str) -> str:
 FIRST_LINE = HEAD.count("\n") + 4
 
 GOOD = [
+    "await ctx.run(charge(order=1), tries=3, timeout=2.5, delay=timedelta(days=1), tags=['a'],\n"
+    "  priority='high', backoff=Backoff(first_seconds=0.2))",
+    "await ctx.run(charge(order=1), tries=order, backoff=None, timeout=order)",
     "await ctx.run(charge(order=order))",
     "await ctx.step('rate', time.time)",
     "await ctx.step('rate', lambda: random.random())",
@@ -64,6 +67,20 @@ GOOD = [
     "awaited = [ctx.run(charge(order=n)) for n in range(3)]\nawait ctx.gather(*awaited)",
     "begun = ctx.sleep(3)\nawait begun",
     "plain(3)",
+    "seen = []\nawait ctx.step('s', lambda: [*seen, 1])",
+    "def count() -> int:\n    seen = []\n    seen.append(1)\n    return len(seen)\n"
+    "await ctx.step('s', count)",
+    "await ctx.step('s', lambda seen: seen.append(1), [])",
+    "def pay() -> object:\n    return ctx.run(charge(order=1))\nawait ctx.gather(pay())",
+    "await (ctx.sleep(1) if order else ctx.run(charge(order=1)))",
+    "await ctx.wait_signal('approved', timeout=3)",
+    "options = {'timeout': 3}\nawait ctx.wait_signal('approved', **options)",
+    "await ctx.wait_signal('approved')  # penstock: ignore[endless]",
+    "await ctx.race(ctx.wait_signal('approved'), ctx.sleep(5))",
+    "try:\n    await ctx.run(charge(order=1), compensate=charge(order=2))\n"
+    "except (StepFailed, Cancelled):\n    await ctx.compensate()",
+    "try:\n    await ctx.run(charge(order=1), compensate=charge(order=2))\n"
+    "finally:\n    await ctx.compensate()",
     "ctx.set_status(stage='begun')",
     "async def nested() -> None:\n    await ctx.sleep(1)\nawait ctx.gather(nested())",
     "path = Path('orders') / str(order)",
@@ -84,6 +101,14 @@ def test_what_is_the_same_each_time_is_no_finding(
 
 
 BAD = [
+    ("await ctx.run(charge(order=1), backoff=0.2)", "option", "backoff=Backoff(first_seconds=0.2)"),
+    ("await ctx.run(charge(order=1), backoff=[1, 5])", "option", "backoff=Backoff("),
+    ("await ctx.run(charge(order=1), tries='3')", "option", "whole tries="),
+    ("await ctx.run(charge(order=1), tries=True)", "option", "whole tries="),
+    ("await ctx.run(charge(order=1), timeout='5m')", "option", "seconds or a timedelta"),
+    ("await ctx.run(charge(order=1), delay=-1)", "option", "seconds or a timedelta"),
+    ("await ctx.run(charge(order=1), priority='urgent')", "option", "a list for tags="),
+    ("await ctx.run(charge(order=1), tags='night')", "option", "a list for tags="),
     ("time.time()", "clock", "ctx.now()"),
     ("dt.datetime.now()", "clock", "ctx.now()"),
     ("datetime.utcnow()", "clock", "ctx.now()"),
@@ -113,6 +138,29 @@ BAD = [
     ("async with client:\n    pass", "await", "ctx.run"),
     ("async for row in rows():\n    pass", "await", "ctx.run"),
     ("ctx.run(charge(order=1))", "unawaited", "await it"),
+    ("begun = ctx.run(charge(order=1))", "unawaited", "await it"),
+    ("return ctx.run(charge(order=1))", "unawaited", "await it"),
+    ("if ctx.wait_signal('approved', timeout=3):\n    pass", "unawaited", "await it"),
+    ("if ctx.run(charge(order=1)) == 'ok':\n    pass", "unawaited", "await it"),
+    ("text = f'{ctx.run(charge(order=1))}'", "unawaited", "await it"),
+    ("seen = []\nawait ctx.step('s', lambda: seen.append(1))", "captured", "returns"),
+    ("seen = []\nawait ctx.step('s', seen.append, 1)", "captured", "returns"),
+    (
+        "import functools\nseen = []\nawait ctx.step('s', functools.partial(seen.append, 1))",
+        "captured",
+        "returns",
+    ),
+    (
+        "count = 0\ndef more() -> None:\n    nonlocal count\n    count += 1\n"
+        "await ctx.step('s', more)",
+        "captured",
+        "returns",
+    ),
+    (
+        "seen = {}\ndef more() -> None:\n    seen['a'] = 1\nawait ctx.step('s', function=more)",
+        "captured",
+        "returns",
+    ),
     ("for name in {1, 2}:\n    pass", "order", "sorted"),
     ("names = set(range(3))\nfor name in names:\n    pass", "order", "sorted"),
     ("await ctx.gather(*{1, 2})", "order", "sorted"),
@@ -139,6 +187,36 @@ def test_what_differs_is_named_with_what_to_use(
     text = penstock("workflow", "check", "orders.py")
     assert f"orders.py:{finding['line']}:{finding['column']}: {rule}: " in text.stdout
     assert "1 workflow: 1 place to mend" in text.stderr
+
+
+def test_a_signal_that_may_never_be_sent_is_a_warning(penstock: Penstock, tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text(source("await ctx.wait_signal('approved', bool)"))
+    result = penstock("workflow", "check", "orders.py")
+    assert result.exit_code == 0, result.output
+    assert f"orders.py:{FIRST_LINE}:11: warning: endless: ctx.wait_signal(...) waits" in (
+        result.stdout
+    )
+    assert "1 workflow, nothing is wrong, 1 warning" in result.stdout
+    [finding] = json.loads(penstock("--json", "workflow", "check", "orders.py").stdout)["findings"]
+    assert (finding["rule"], finding["is_warning"]) == ("endless", True)
+    (tmp_path / "orders.py").write_text(source("await ctx.wait_signal('a')\ntime.time()"))
+    both = penstock("workflow", "check", "orders.py")
+    assert "1 workflow: 1 place to mend, 1 warning" in both.stderr
+
+
+def test_undoing_that_a_cancelled_workflow_never_reaches_is_a_warning(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    body = (
+        "try:\n    await ctx.run(charge(order=1), compensate=charge(order=2))\n"
+        "except StepFailed:\n    await ctx.compensate()"
+    )
+    (tmp_path / "orders.py").write_text(source(body))
+    result = penstock("workflow", "check", "orders.py")
+    assert result.exit_code == 0, result.output
+    assert f"orders.py:{FIRST_LINE + 1}:15: warning: undo: compensate= undoes nothing" in (
+        result.stdout
+    )
 
 
 def test_functions_of_the_module_that_it_calls_are_read_too(

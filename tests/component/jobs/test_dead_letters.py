@@ -17,6 +17,7 @@ from penstock.events.job import JobDead, JobError, JobRevived, JobStarted
 from penstock.jobs import BadArguments, Call, Client, JobRefused, NotFound, job, registry
 from penstock.jobs.dead_letters.client import PAGE, Outcome
 from penstock.jobs.dead_letters.letter import MOST_GROUPS, OTHERS, LetterFilter
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
@@ -290,3 +291,15 @@ async def test_a_letter_that_comes_while_its_job_is_retried_does_not_stay() -> N
     await client.retry(job_id)
     assert await morgue.ids() == []
     assert (await morgue.client.job(job_id)).state is State.WAITING
+
+
+async def test_the_letter_of_a_first_death_is_stored_once() -> None:
+    """One over another could come back when both are deleted and the broker is killed."""
+    morgue = Morgue()
+    job_id = await morgue.dies(build(table="a"))
+    log = JobLog(morgue.bus, morgue.subjects)
+    record = (await morgue.client.job(job_id)).record
+    assert await log.follow_up(record, {}) is None
+    assert (await morgue.dead.get(job_id)).sequence == 1
+    assert await log.follow_up(msgspec.structs.replace(record, life=2), {}), "of another death"
+    assert (await morgue.dead.get(job_id)).sequence == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.jobs import Client, NamedJob
 from penstock.jobs.workflows.declared import reading
-from penstock.orchestrator.workflows import graph_meters
+from penstock.orchestrator.workflows.bounded_labels import BoundedLabels
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Meters, Reading, Spread
@@ -81,6 +81,6 @@ async def test_ends_of_before_are_not_counted_again() -> None:
 
 
 def test_names_are_bounded() -> None:
-    numbers = graph_meters.GraphMeters(Meters(), lambda: 0.0, dict)
-    names = {numbers._bounded(f"w{number}") for number in range(2_000)}
-    assert len(names) <= graph_meters._MOST_DEFINITIONS and "other" in names
+    names = BoundedLabels(3, "other", "")
+    assert [names[name] for name in ("a", "b", "c", "a")] == ["a", "b", "other", "a"]
+    assert list(names) == ["", "a", "b"]

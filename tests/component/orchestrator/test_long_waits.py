@@ -14,8 +14,8 @@ from tests.waiting import eventually
 from penstock.bus.protocol import BusUnavailable, Outgoing
 from penstock.jobs import JobType, WorkflowContext, derived_ids, job, registry, workflow
 from penstock.jobs.lifecycle import State
-from penstock.orchestrator.workflows.long_waits import LongWaits
-from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.suspended.long_waits import LongWaits
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
 from penstock.testing import Bench
 
 
@@ -28,7 +28,17 @@ async def asked(ctx: WorkflowContext) -> list[Any]:
     return [await ctx.wait_signal("go", int) for _ in range(2)]
 
 
-KINDS: list[JobType[Any, Any]] = [plain, asked]
+@workflow(timeout=3_600)
+async def limited(ctx: WorkflowContext) -> Any:
+    return await ctx.wait_signal("go", int)
+
+
+@workflow()
+async def broad(ctx: WorkflowContext) -> list[Any]:
+    return await ctx.gather(*(ctx.wait_signal(f"go-{n}") for n in range(10)))
+
+
+KINDS: list[JobType[Any, Any]] = [plain, asked, limited, broad]
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +112,21 @@ async def test_a_restart_reads_on_where_the_log_was_read_and_knows_what_waits(
         assert third.suspended.unfinished[ids[0]].number == 2
 
 
+async def test_a_restart_knows_which_of_them_take_much_to_read(penstock: Bench) -> None:
+    """It reads few of these at the same time."""
+    large, small = await penstock.client.dispatch(broad()), await penstock.client.dispatch(asked())
+    await penstock.run_pending()
+    async with process(penstock) as first:
+        await first.keep()
+        size = first.suspended.unfinished[large].size
+    for _ in range(2):  # nothing of it was read in between
+        async with process(penstock) as restarted:
+            unfinished = restarted.suspended.unfinished
+            assert unfinished[large].unread_bytes == size > 1_000
+            assert unfinished[small].unread_bytes == 0
+            await restarted.keep()
+
+
 async def test_what_came_before_the_end_of_a_process_is_made_up_for_by_the_next(
     penstock: Bench,
 ) -> None:
@@ -116,6 +141,21 @@ async def test_what_came_before_the_end_of_a_process_is_made_up_for_by_the_next(
     async with process(penstock) as second:
         await second.suspended.round(penstock.bus.now())
         assert wake_ups(penstock) == 1
+
+
+async def test_the_timeout_of_a_workflow_outlives_the_process_that_saw_it_wait(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(limited())
+    await penstock.run_pending()
+    async with process(penstock) as first:
+        await first.keep()
+    async with process(penstock) as second:
+        assert second.suspended.position > 0
+        await second.suspended.round(penstock.bus.now())
+        assert (await penstock.client.workflows.get(workflow_id)).cancel_by is None
+        await second.suspended.round(penstock.bus.now() + 3_601.0)
+    assert (await penstock.client.workflows.get(workflow_id)).cancel_by is not None
 
 
 async def test_what_ended_is_forgotten(penstock: Bench) -> None:

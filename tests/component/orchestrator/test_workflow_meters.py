@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.bus.protocol import Outgoing
+from penstock.events.envelope import encode
 from penstock.events.job import JobCancelled, JobCompleted
-from penstock.events.workflow import (
-    WorkflowAdvanced,
-    WorkflowBlocked,
-)
+from penstock.events.job_event import JobEvent
+from penstock.events.workflow import WorkflowAdvanced, WorkflowBlocked
 from penstock.jobs import Client, Step, WorkflowContext, job, workflow
+from penstock.jobs.event_store.event_log import History
+from penstock.jobs.job_log import JobLog
+from penstock.jobs.workflows.coded import blocking
+from penstock.jobs.workflows.coded.running import unrecorded
 from penstock.jobs.workflows.declared.reading import from_toml
+from penstock.orchestrator.workflows.bounded_labels import BoundedLabels
 from penstock.orchestrator.workflows.step_meters import StepMeters
-from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.suspended.workflow_meters import WorkflowMeters
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
-from penstock.orchestrator.workflows.workflow_meters import WorkflowMeters
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Meters, Reading, Spread
 from penstock.testing import Bench
@@ -49,15 +55,7 @@ class Counted:
         self.workflows.advanced(key, event, after(at))
 
     def blocked(self, at: float, *, key: str = "one") -> None:
-        event = WorkflowBlocked(
-            job_id=key,
-            source="worker",
-            queue="workflows",
-            reason="other code",
-            due_at=after(at + 60),
-            function="fulfil",
-        )
-        self.workflows.blocked(key, event)
+        self.workflows.blocked(key, "fulfil", after(at + 60))
 
     def states(self) -> dict[str, float]:
         return states(self.meters)
@@ -180,6 +178,16 @@ async def broad(ctx: WorkflowContext) -> None:
     await ctx.gather(charge(), charge(), ctx.wait_signal("go", bool))
 
 
+@workflow(name="counted.below")
+async def below(ctx: WorkflowContext) -> None:
+    await ctx.run(charge())
+
+
+@workflow(name="counted.nested")
+async def nested(ctx: WorkflowContext) -> None:
+    await ctx.gather(below(), *(charge() for _ in range(10)))
+
+
 async def test_steps_of_both_kinds_are_counted_by_workflow_and_name(penstock: Bench) -> None:
     definition = from_toml(
         'name = "orders"\nversion = 1\n[[steps]]\nname = "pay"\nfunction = "counted.charge"\n'
@@ -205,6 +213,118 @@ async def test_steps_of_both_kinds_are_counted_by_workflow_and_name(penstock: Be
         ("orders", "pay"): 1,
         ("orders", "ship"): 1,
     }
+
+
+async def test_steps_of_a_part_and_workflows_below_are_counted(
+    penstock: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a join that is recorded in several parts, one of whose steps is a workflow."""
+    monkeypatch.setattr(unrecorded, "MAX_PART_BYTES", 500)
+    meters, subjects, client = Meters(), penstock.bus.subjects, penstock.client
+    suspended = SuspendedWorkflows(penstock.bus, subjects, client, meters=meters)
+    await client.dispatch(nested())
+    await penstock.run_pending()
+    parts = penstock.bus.stored(
+        subjects.events_stream, subjects.events("job", "*", "StepsScheduled")
+    )
+    assert len(parts) > 1
+    see_all(penstock, suspended)
+    counted = steps(meters)
+    assert counted["counted.nested", "gather/charge"] == 10
+    assert counted["counted.nested", "gather/below"] == 1
+
+
+INVENTED = 3_000
+
+
+async def invent(bench: Bench, make: Callable[[str], JobEvent]) -> None:
+    """Stores events of workflows that there are not, as a key may that dispatches jobs."""
+    events = [make(f"ghost-{number}") for number in range(INVENTED)]
+    messages = [Outgoing(bench.bus.subjects.event(event), encode(event)) for event in events]
+    await bench.bus.append_many(messages)
+
+
+def blocked_event(key: str, function: str = "shop.fulfil") -> WorkflowBlocked:
+    far = datetime(9990, 1, 1, tzinfo=UTC)
+    return WorkflowBlocked(
+        job_id=key, queue="workflows", reason="other code", due_at=far, function=function
+    )
+
+
+def advanced_event(key: str) -> WorkflowAdvanced:
+    return WorkflowAdvanced(
+        job_id=key, queue="workflows", number=1, now=START, function="shop.fulfil"
+    )
+
+
+def see_all(bench: Bench, suspended: SuspendedWorkflows) -> None:
+    """Shows the orchestrator's part what it follows of all that is stored."""
+    stored = bench.bus.stored(bench.bus.subjects.events_stream, ">")
+    names = [pattern.rpartition(".")[2] for pattern in suspended.patterns()]
+    for message in sorted(stored, key=lambda one: one.sequence):
+        if message.subject.rpartition(".")[2] in (*names, "JobCompleted"):
+            suspended.see(message)
+
+
+async def test_only_workflows_that_were_dispatched_count_as_blocked(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(fulfil())
+    await penstock.run_pending()
+    record = await JobLog(penstock.bus, penstock.bus.subjects).read(workflow_id)
+    assert record is not None
+    event = blocking.blocked(record, "other code", source="worker", now=record.dispatched_at)
+    meters = Meters()
+    suspended = SuspendedWorkflows(
+        penstock.bus, penstock.bus.subjects, penstock.client, meters=meters
+    )
+    await invent(penstock, blocked_event)
+    await penstock.bus.append(Outgoing(penstock.bus.subjects.event(event), encode(event)))
+    see_all(penstock, suspended)
+    for _ in range(10):
+        await suspended.round(penstock.bus.now())
+    assert states(meters) == {"blocked": 1}
+
+
+async def test_workflows_that_were_never_dispatched_are_not_kept(penstock: Bench) -> None:
+    meters = Meters()
+    suspended = SuspendedWorkflows(
+        penstock.bus, penstock.bus.subjects, penstock.client, meters=meters
+    )
+    await invent(penstock, advanced_event)
+    see_all(penstock, suspended)
+    assert len(suspended.unfinished) == INVENTED
+    await suspended.round(penstock.bus.now() + 60.0)
+    assert (suspended.unfinished, states(meters)) == ({}, {})
+
+
+async def test_lists_and_replay_pass_over_invented_workflows_without_reading_them(
+    penstock: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow_id = await penstock.client.dispatch(fulfil())
+    await penstock.run_pending()
+    await invent(penstock, blocked_event)
+    await penstock.advance(timedelta(hours=1))
+    reads: list[str] = []
+    history = JobLog.traced_history
+
+    async def counted(log: JobLog, job_id: str) -> tuple[History, str]:
+        reads.append(job_id)
+        return await history(log, job_id)
+
+    monkeypatch.setattr(JobLog, "traced_history", counted)
+    workflows = penstock.client.workflows
+    waiting = await workflows.list(waiting_longer=timedelta(seconds=1), limit=10)
+    assert [view.id for view in waiting] == [workflow_id]
+    assert [one.id for one in (await workflows.replay()).workflows] == [workflow_id]
+    assert len(reads) < 10
+
+
+def test_long_names_are_cut() -> None:
+    """A name of 400 kB, which any key may choose, is neither kept nor published."""
+    labels = BoundedLabels(10, "other")
+    pairs = BoundedLabels(10, ("other", "other"))
+    assert len(labels["f" * 400_000]) == 200
+    assert [len(part) for part in pairs["f" * 400_000, "s" * 300]] == [200, 200]
+    assert labels["f" * 200] == labels["f" * 400_000]
 
 
 def test_further_names_of_steps_are_counted_together() -> None:

@@ -37,6 +37,20 @@ def test_it_serves_jetstream_on_loopback_and_comes_back_at_the_same_place(tmp_pa
     assert (tmp_path / "jetstream").is_dir()
 
 
+@pytest.mark.parametrize("limit", ["", "256MiB"])
+def test_its_memory_has_a_bound_that_the_environment_may_set(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOMEMLIMIT", raising=False)
+    if limit:
+        monkeypatch.setenv("GOMEMLIMIT", limit)
+    with Broker() as broker:
+        assert broker.child
+        environment = Path(f"/proc/{broker.child.pid}/environ").read_text("utf-8").split("\0")
+    [given] = [one.partition("=")[2] for one in environment if one.startswith("GOMEMLIMIT=")]
+    assert given == limit or int(given) >= 512 * 2**20
+
+
 def test_a_server_that_does_not_start_is_a_clear_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -12,6 +12,7 @@ from tests.waiting import eventually
 
 from penstock.bus.protocol import Outgoing
 from penstock.config import ConfigError, Settings
+from penstock.config.console import Console
 from penstock.config.load import check
 from penstock.config.topology import pools
 from penstock.events.envelope import utc_now
@@ -93,6 +94,18 @@ async def test_a_service_that_cannot_take_settings_over_is_started_anew(running:
     assert running.reloader.next == settings(3)
 
 
+async def test_one_that_is_started_anew_answers_with_its_new_settings_alone(
+    running: Running,
+) -> None:
+    await running.published(lambda one: one.settings)
+    before = (await running.bus.extent(SUBJECTS.state_stream)).last
+    running.file = settings(4)
+    running.reloader.reload()
+    for _ in range(20):  # the reloader runs until the service has ended
+        await asyncio.sleep(0)
+    assert (await running.bus.extent(SUBJECTS.state_stream)).last == before
+
+
 async def test_a_service_that_ends_for_good_does_not_reload(running: Running) -> None:
     running.service.stopping.set()
     running.file = settings(4)
@@ -100,9 +113,17 @@ async def test_a_service_that_ends_for_good_does_not_reload(running: Running) ->
     assert running.reloader.next is None
 
 
-def test_a_broker_that_new_settings_cannot_reach_leaves_those_of_before(monkeypatch) -> None:
-    moved = check({"nats": {"url": "nats://elsewhere:1"}})
-    results = iter([moved, OSError("no such host"), None])
+@pytest.mark.parametrize(
+    ("new", "error"),
+    [
+        (check({"nats": {"url": "nats://elsewhere:1"}}), OSError("no such host")),
+        (check({"console": {"port": 1}}), ConfigError("the port is taken")),
+    ],
+)
+def test_new_settings_that_a_service_cannot_start_with_leave_those_of_before(
+    monkeypatch: pytest.MonkeyPatch, new: Settings, error: Exception
+) -> None:
+    results = iter([new, error, None])
     runs = 0
 
     def fake_run(coroutine: Any) -> Settings | None:
@@ -189,3 +210,13 @@ async def test_records_of_other_versions_are_passed_over(running: Running) -> No
     for name, body in (("x_y_1", b"{"), ("x_y_2", b'{"service": 3}')):
         await running.bus.append(Outgoing(SUBJECTS.state("settings", name), body))
     assert len(await services(running.bus, SUBJECTS)) == 1
+
+
+async def test_the_log_line_of_a_reload_says_what_changed_also_on_this_machine_alone(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock")
+    running.file = msgspec.structs.replace(settings(5), console=Console(port=9480))
+    running.reloader.reload()
+    [line] = [one for one in caplog.messages if "starts anew with them" in one]
+    assert line.endswith("settings of this machine alone, such as addresses and keys")

@@ -10,7 +10,7 @@ from tests.integration.otlp import Received
 
 from penstock.jobs import State, WorkflowContext, job, workflow
 from penstock.testing import Bench
-from penstock.worker.running.suspensions import Suspensions
+from penstock.worker.workflows.suspensions import Suspensions
 
 
 @job(queue="cards", name="traced.charge")

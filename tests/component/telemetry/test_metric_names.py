@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.telemetry import metrics
-from penstock.telemetry.metrics import ALL, Metric
+from penstock.telemetry.metric import Metric
+from penstock.telemetry.metrics import ALL
 
 REPOSITORY = Path(__file__).parents[3]
 CODE = [

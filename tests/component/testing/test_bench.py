@@ -23,9 +23,11 @@ from penstock.jobs import (
     Outcome,
     Step,
     SyncClient,
+    WorkflowContext,
     awaiting,
     job,
     registry,
+    workflow,
 )
 from penstock.jobs.lifecycle import State
 from penstock.testing import Bench, SyncBench
@@ -78,8 +80,16 @@ def count_rows(context: Context, rows: int) -> int:
     return context.spark.range(rows).count()
 
 
+@workflow(name="bench.patient")
+async def patient(ctx: WorkflowContext) -> list[float]:
+    before = ctx.now()
+    await ctx.sleep(timedelta(days=2))
+    await ctx.run(remind())
+    return [before.timestamp(), ctx.now().timestamp()]
+
+
 JOBS: list[JobType[Any, Any]] = [
-    send_mail, charge, close_month, total, read_amounts, report, remind, count_rows,
+    send_mail, charge, close_month, total, read_amounts, report, remind, count_rows, patient,
 ]  # fmt: skip
 
 
@@ -335,3 +345,27 @@ def test_a_schedule_without_asyncio(penstock_sync: SyncBench) -> None:
     penstock_sync.advance(3600)
     assert penstock_sync.run_pending() == 1
     penstock_sync.assert_completed(remind)
+
+
+async def test_there_is_one_time_and_it_is_moved(penstock: Bench) -> None:
+    begun = penstock.now()
+    late = await penstock.client.dispatch(remind())
+    await penstock.advance(timedelta(days=1))
+    await penstock.run_pending()
+    assert (penstock.now() - begun).days == 1
+    record = (await penstock.client.job(late)).record
+    assert record.started_at is not None and record.finished_at is not None
+    assert (record.started_at - record.dispatched_at).days == 1
+    assert begun <= record.dispatched_at
+    assert record.started_at <= record.finished_at <= penstock.now()
+
+    order = await penstock.start(patient())
+    await order.run()
+    sleep, reminded = order.steps
+    assert sleep.ended_at is not None and reminded.ended_at is not None
+    times = [order.view.job.dispatched_at, sleep.since, sleep.ended_at, reminded.since]
+    assert times == sorted(times)
+    assert (sleep.ended_at - sleep.since).days == 2
+    assert 0 <= (reminded.ended_at - reminded.since).total_seconds() < 60
+    ended = order.view.job.record.finished_at
+    assert ended is not None and order.result[1] <= ended.timestamp() <= penstock.now().timestamp()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.component.cli.in_memory import InMemory
 
 from penstock.jobs import job, registry
 from penstock.jobs.workflows.declared.reading import from_toml
@@ -19,6 +22,7 @@ PAGES = Path(__file__).parents[3] / "docs"
 PAGE = (PAGES / "declared-workflows.md").read_text("utf-8")
 ORDERS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0]
 RAN: list[str] = []
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @job(name="shop.check", queue="orders")
@@ -167,3 +171,31 @@ async def test_the_graph_of_the_page_about_jobs_is_accepted() -> None:
     exec(f"{source}async def dispatch(client):\n{indented}", names)
     bench = Bench()
     await names["dispatch"](bench.client)
+
+
+def test_the_commands_of_the_page_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders.toml").write_text(ORDERS)
+    session = InMemory()
+    first, _, rest = PAGE.partition("```console\n")[2].partition("```")
+    waiting = rest.partition("```console\n")[2].partition("```")[0]
+    workflow_id, shown = "", first.splitlines()
+    for line, after in pairwise([*shown, ""]):
+        if not line.startswith("$ "):
+            continue
+        words = shlex.split(line.removeprefix("$ penstock ").partition("  #")[0])
+        result = session.call(*(workflow_id if _ID.fullmatch(word) else word for word in words))
+        assert result.exit_code == 0, (line, result.output)
+        if _ID.fullmatch(after):
+            workflow_id = result.output.strip()
+        elif after and not after.startswith("$ "):
+            assert result.output == f"{after}\n"
+    assert workflow_id
+    commands = [line.split()[3] for line in waiting.splitlines()]
+    assert commands == ["signal", "signal", "pause", "resume"]
+    paused = session.call("workflow", "pause", workflow_id)
+    resumed = session.call("workflow", "resume", workflow_id)
+    assert (paused.exit_code, resumed.exit_code) == (0, 0)
+    session.loop.close()

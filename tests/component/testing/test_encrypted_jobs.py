@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.component.testing.key_files import write
 
 from penstock.config import Settings
 from penstock.config.load import check
@@ -81,12 +82,6 @@ def keys(tmp_path: Path) -> Path:
     path = tmp_path / "keys"
     write(path, "first")
     return path
-
-
-def write(path: Path, *ids: str) -> None:
-    lines = [f"{each} {base64.b64encode(each.ljust(32).encode()).decode()}\n" for each in ids]
-    path.touch(mode=0o600)
-    path.write_text("".join(lines))
 
 
 @pytest.fixture

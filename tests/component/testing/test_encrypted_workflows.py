@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.component.testing.key_files import write
 
 from penstock.bus.protocol import Outgoing
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.events.envelope import encode
-from penstock.events.job import JobCarried
+from penstock.events.job import JobCarried, JobCompleted
 from penstock.events.workflow import (
     SignalReceived,
+    StepRecorded,
     WorkflowAdvanced,
 )
-from penstock.events.workflow_memo import Resolution
+from penstock.events.workflow_memo import (
+    InlineResult,
+    MemoEntry,
+    Resolution,
+    StepOutcome,
+    WorkflowMemo,
+)
 from penstock.jobs import (
     Client,
     JobType,
@@ -33,28 +42,36 @@ from penstock.jobs import (
 )
 from penstock.jobs.errors import MissingKey, Undecryptable
 from penstock.jobs.job_log import JobLog
-from penstock.jobs.lifecycle import State
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import KeyRing
-from penstock.jobs.workflows.coded.commands import RunJob
-from penstock.jobs.workflows.coded.nodes import Leaf, Node
-from penstock.jobs.workflows.coded.replaying import replayed
+from penstock.jobs.workflows.coded import results
+from penstock.jobs.workflows.coded.commands import RunJob, WaitSignal
+from penstock.jobs.workflows.coded.running.nodes import Diverged, Leaf, Node
+from penstock.jobs.workflows.coded.running.replaying import Replayed, replayed
 from penstock.jobs.workflows.coded.secrets import Secrets
+from penstock.jobs.workflows.workflow_view import workflow_secrets, workflow_view
 from penstock.testing import Bench
+from penstock.views.workflow_board import workflow_detail
 
 CARD = "4111-1111-1111-1111"
 SEEN: list[Any] = []
+WHILE_A_STEP_RUNS: list[Callable[[], None]] = []
 
 
 @job
 def charge(card: str) -> str:
     SEEN.append(card)
+    for forge_now in WHILE_A_STEP_RUNS:
+        forge_now()
     return f"charged {card}"
 
 
 @job(encrypted=True)
 def archive(receipt: str) -> str:
     SEEN.append(receipt)
+    for forge_now in WHILE_A_STEP_RUNS:
+        forge_now()
     return f"archived {receipt}"
 
 
@@ -96,12 +113,57 @@ async def outer(ctx: WorkflowContext, card: str) -> list[str]:
     return [first, inner]
 
 
-KINDS: list[JobType[Any, Any]] = [charge, archive, pay, show, rounds, outer]
+@job(store_result=False)
+def notify(card: str) -> None:
+    SEEN.append(card)
+
+
+@workflow(encrypted=True, tries=1)
+async def careful(ctx: WorkflowContext, card: str) -> dict[str, str]:
+    """Says of each step how it ended."""
+    await ctx.run(notify(card=card))
+    ends: dict[str, str] = {}
+    try:
+        ends["job"] = await ctx.run(charge(card=card))
+    except Undecryptable as error:
+        ends["job"] = str(error)
+    try:
+        ends["inline"] = (await ctx.step("check", check_card, card))["checked"]
+    except Undecryptable as error:
+        ends["inline"] = str(error)
+    ends["signal"] = await ctx.wait_signal("approved", str)
+    return ends
+
+
+@workflow(tries=1)
+async def plain_with_a_secret_step(ctx: WorkflowContext, card: str) -> str:
+    try:
+        return await ctx.run(archive(receipt=card))
+    except Undecryptable as error:
+        return str(error)
+
+
+@workflow(encrypted=True, tries=1)
+async def polls(ctx: WorkflowContext, card: str, left: int) -> str:
+    try:
+        checked = (await ctx.step("check", check_card, card))["checked"]
+    except Undecryptable as error:
+        return str(error)
+    if left:
+        await ctx.continue_as_new(polls(card=f"{card} again", left=left - 1))
+    await ctx.wait_signal("approved", str)
+    return str(checked)
+
+
+KINDS: list[JobType[Any, Any]] = [
+    charge, archive, pay, show, rounds, outer, notify, careful, plain_with_a_secret_step, polls,
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def known() -> Iterator[None]:
     SEEN.clear()
+    WHILE_A_STEP_RUNS.clear()
     registry.REGISTRY.update({each.name: each for each in KINDS})
     yield
     for each in KINDS:
@@ -113,12 +175,6 @@ def keys(tmp_path: Path) -> Path:
     path = tmp_path / "keys"
     write(path, "first")
     return path
-
-
-def write(path: Path, *ids: str) -> None:
-    lines = [f"{each} {base64.b64encode(each.ljust(32).encode()).decode()}\n" for each in ids]
-    path.touch(mode=0o600)
-    path.write_text("".join(lines))
 
 
 @pytest.fixture
@@ -165,6 +221,15 @@ async def test_nothing_that_is_stored_shows_what_an_encrypted_workflow_holds(
         "mapped": 2,
     }
     assert sorted(SEEN) == [CARD, f"{CARD} 0", f"{CARD} 1", f"charged {CARD}"]
+
+
+async def test_its_status_is_shown_to_nobody_who_does_not_ask_for_it(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id)
+    shown = workflow_detail(view, view.job.dispatched_at)
+    assert shown.workflow.status == {"status": "(encrypted with key first)"}
+    assert CARD not in str(shown)
 
 
 async def test_nor_do_workflows_in_it_that_begin_anew_nor_its_compensation(
@@ -259,6 +324,145 @@ async def test_a_result_of_another_job_does_not_open(penstock: Bench) -> None:
     end = Resolution(key="charge", outcome="completed", value=stolen.result)
     with pytest.raises(Undecryptable, match=f"expected the encrypted result of job {second.id}"):
         secrets.opened(leaf, end)
+
+
+def plain(value: Any) -> bytes:
+    return msgspec.msgpack.encode(value)
+
+
+def end_step_while_it_runs(bench: Bench, step_id: str, result: bytes) -> None:
+    """Somebody who holds no key, and may write events, ends a step before its worker does."""
+    loop = asyncio.get_running_loop()
+    forged = JobCompleted(
+        job_id=step_id, queue="default", attempt=1, result=result, run_seconds=0.0
+    )
+    message = Outgoing(bench.bus.subjects.event(forged), encode(forged))
+
+    def forge_now() -> None:
+        asyncio.run_coroutine_threadsafe(bench.bus.append(message), loop).result()
+
+    WHILE_A_STEP_RUNS.append(forge_now)
+
+
+@pytest.mark.parametrize("result", [plain("forged"), plain(None), b""])
+async def test_a_step_whose_result_is_in_clear_fails(penstock: Bench, result: bytes) -> None:
+    workflow_id = await penstock.client.dispatch(careful(card=CARD))
+    end_step_while_it_runs(penstock, derived_ids.step_id(workflow_id, 1), result)
+    await penstock.run_pending()
+    await penstock.client.workflows.signal(workflow_id, "approved", "yes")
+    await penstock.run_pending()
+    ends = (await penstock.client.job(workflow_id)).result
+    assert "is not encrypted, and its arguments are" in ends["job"]
+    assert (ends["inline"], ends["signal"]) == (CARD, "yes")
+
+
+async def test_an_encrypted_step_of_a_plain_workflow_fails_so_too(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(plain_with_a_secret_step(card=CARD))
+    end_step_while_it_runs(penstock, derived_ids.step_id(workflow_id, 0), plain("forged"))
+    await penstock.run_pending()
+    result = (await penstock.client.job(workflow_id)).result
+    assert "is not encrypted, and its arguments are" in result
+
+
+def recorded_with(record: JobRecord, change: Callable[[MemoEntry], MemoEntry]) -> WorkflowMemo:
+    assert record.workflow is not None
+    entries = tuple(map(change, record.workflow.entries))
+    return msgspec.structs.replace(record.workflow, entries=entries)
+
+
+def run_again(bench: Bench, record: JobRecord, forged: WorkflowMemo) -> Replayed:
+    return replayed(
+        msgspec.structs.replace(record, workflow=forged),
+        bench.client.dispatcher.factory.ring,
+        datetime.now(UTC),
+    )
+
+
+async def test_an_inline_result_in_clear_fails_its_step_and_not_the_advance(
+    penstock: Bench,
+) -> None:
+    """Given what was recorded with an inline result that is not encrypted, not readable, or of
+    another place; then its await raises, as the code of the workflow shows by going on."""
+    workflow_id = await penstock.client.dispatch(careful(card=CARD))
+    await penstock.run_pending()
+    record = (await penstock.client.job(workflow_id)).record
+    call = payload.decode(record.payload)
+    ring = penstock.client.dispatcher.factory.ring
+    elsewhere = Secrets(ring, call).sealed_result(InlineResult("elsewhere", "x", plain("forged")))
+    for value in (plain({"checked": "forged"}), b"", b"\xc1", elsewhere.value):
+
+        def change(entry: MemoEntry, value: bytes = value) -> MemoEntry:
+            inline = entry.inline and InlineResult(entry.inline.key, entry.inline.digest, value)
+            return msgspec.structs.replace(entry, inline=inline)
+
+        secrets = Secrets(ring, call)
+        forged = recorded_with(record, change)
+        [inline] = [entry.inline for entry in forged.entries if entry.inline]
+        with pytest.raises(Undecryptable):
+            secrets.result(inline)
+        assert run_again(penstock, record, forged).outcome == "fits"
+
+
+async def test_a_value_in_clear_among_recorded_ends_is_refused(penstock: Bench) -> None:
+    """Ends of jobs and signals that an advance has recorded already, or that were carried on."""
+    workflow_id = await penstock.client.dispatch(careful(card=CARD))
+    await penstock.run_pending()
+    record = (await penstock.client.job(workflow_id)).record
+    ring, call = penstock.client.dispatcher.factory.ring, payload.decode(record.payload)
+    secrets = Secrets(ring, call)
+    leaf = Leaf(Node(None), "charge", RunJob("charge", charge(card="x")), "", None)
+    leaf.n = 1
+    wait = Leaf(Node(None), "approved", WaitSignal("approved", str, "approved"), "approved", None)
+    forgeries: list[tuple[Leaf, StepOutcome]] = [(leaf, "completed"), (wait, "received")]
+    for one, outcome in forgeries:
+        end = Resolution(key=one.key, outcome=outcome, value=plain("forged"))
+        with pytest.raises(Undecryptable, match="not encrypted"):
+            secrets.opened(one, end)
+    fired = Resolution(key="charge", outcome="fired")
+    with pytest.raises(Diverged, match="ended as 'fired', as no such step does"):
+        results.value(leaf.command, secrets.opened(leaf, fired))
+
+
+async def test_what_a_step_of_another_function_returned_does_not_open(penstock: Bench) -> None:
+    first = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    record = (await penstock.client.job(first)).record
+    ring = penstock.client.dispatcher.factory.ring
+    step = await penstock.client.job(derived_ids.step_id(first, 0))
+    leaf = Leaf(Node(None), "archive", RunJob("archive", archive(receipt="x")), "", None)
+    leaf.n = 0
+    end = Resolution(key="archive", outcome="completed", value=step.record.result)
+    with pytest.raises(Undecryptable, match=archive.name):
+        Secrets(ring, payload.decode(record.payload)).opened(leaf, end)
+
+
+async def test_an_inline_result_of_an_earlier_generation_does_not_open(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(polls(card=CARD, left=1))
+    await penstock.run_pending()
+    view = await penstock.client.job(workflow_id)
+    of_first, of_second = [
+        event.inline for _, event in view.events if isinstance(event, StepRecorded)
+    ]
+    assert of_first.key == of_second.key
+    secrets = workflow_secrets(view)
+    assert secrets.of_generation(1).result(of_second)
+    with pytest.raises(Undecryptable):
+        secrets.of_generation(1).result(of_first)
+    await penstock.client.workflows.signal(workflow_id, "approved", "yes")
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == f"{CARD} again"
+
+
+async def test_a_status_in_clear_is_not_shown(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(pay(card=CARD))
+    await penstock.run_pending()
+    view = await penstock.client.job(workflow_id)
+    forged = msgspec.structs.replace(
+        view.record.workflow or WorkflowMemo(), status={"stage": "forged"}, sealed_status=b""
+    )
+    record = msgspec.structs.replace(view.record, workflow=forged)
+    shown = workflow_view(msgspec.structs.replace(view, record=record))
+    assert shown.status == {"status": "(not encrypted, and its workflow is)"}
 
 
 async def test_an_encrypted_workflow_is_replayed_by_who_has_the_key(penstock: Bench) -> None:

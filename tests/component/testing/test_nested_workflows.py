@@ -281,11 +281,40 @@ def test_a_thousandfold_nesting_ends_at_once() -> None:
         f"w{n}": definition(
             f"w{n}", *({"name": f"s{i}", "workflow": f"w{n + 1}"} for i in range(30))
         )
-        for n in range(30)
+        for n in range(7)
     }
-    levels["w30"] = definition("w30", call("a"))
+    levels["w7"] = definition("w30", call("a"))
     with pytest.raises(BadGraph, match="more than 1000 steps"):
         nesting.spelled_out(levels["w0"], nesting.among(levels))
+
+
+def test_workflows_are_nested_eight_levels_deep() -> None:
+    levels = {
+        f"w{n}": definition(f"w{n}", {"name": "s", "workflow": f"w{n + 1}"}) for n in range(8)
+    }
+    levels["w8"] = definition("w8", call("a"))
+    assert len(nesting.spelled_out(levels["w1"], nesting.among(levels)).steps) == 15
+    with pytest.raises(BadGraph, match=r"nested more than 8 levels deep: w0 → w1 → .* → w8"):
+        nesting.spelled_out(levels["w0"], nesting.among(levels))
+
+
+@pytest.mark.parametrize(
+    ("inner", "message"),
+    [
+        (
+            {"context": {"k": "x" * 60_000}},
+            "contexts of its inner workflows have more than 256,000",
+        ),
+        ({"description": "x" * 200_000}, "each as often as it is a step, have more than 4,000,000"),
+    ],
+)
+def test_what_inner_workflows_hold_is_counted_as_often_as_they_are_steps(
+    inner: dict[str, Any], message: str
+) -> None:
+    steps = [{"name": f"s{n}", "workflow": "inner"} for n in range(21)]
+    lookup = nesting.among({"inner": definition("inner", call("a"), **inner)})
+    with pytest.raises(BadGraph, match=message):
+        nesting.spelled_out(definition("outer", *steps), lookup)
 
 
 async def test_a_join_may_gather_values(penstock: Bench) -> None:

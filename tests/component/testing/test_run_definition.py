@@ -63,6 +63,17 @@ def test_it_runs_here_with_retries_delays_and_timers_that_take_no_time() -> None
     }  # fmt: skip
 
 
+def test_the_result_of_a_branch_is_that_of_the_call_that_was_made() -> None:
+    call = {"function": "inline.double", "takes": {"number": "context.n"}}
+    cases = {"card": call, "cash": call}
+    branch = {"name": "pay", "branch": {"on": "context.by", "cases": cases, "otherwise": call}}
+    definition = from_values({"name": "w", "required": ["n", "by"], "steps": [branch]})
+    for by in ("card", "barter"):
+        results = run_definition(definition, {"n": 3, "by": by}, timeout_seconds=30.0)
+        assert results["pay"] == 6
+        assert len(results) == 2
+
+
 def test_signals_are_sent_before_it_begins() -> None:
     definition = from_values({"name": "w", "required": ["n"], "steps": STEPS})
     signals = {"ok": "mine"}

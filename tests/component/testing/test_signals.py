@@ -57,6 +57,21 @@ async def test_a_value_of_another_type_is_passed_over_and_the_workflow_waits_on(
     assert (await penstock.client.job(workflow_id)).result == "True 0"
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_one_that_is_passed_over_uses_up_no_id(penstock: Bench, together: bool) -> None:
+    """Whoever may signal could keep out with it the one that is waited for."""
+    workflow_id = await penstock.client.dispatch(approved())
+    for name, values in {"approved": ["yes", True, False], "count": ["many", 3, 4]}.items():
+        for value in values:
+            await penstock.client.workflows.signal(workflow_id, name, value, signal_id=name)
+            if not together:
+                await penstock.run_pending()
+            if (await penstock.client.job(workflow_id)).state.ended:
+                break
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).result == "True 3"
+
+
 async def test_the_first_that_fits_is_taken_of_several(penstock: Bench) -> None:
     workflow_id = await penstock.client.dispatch(approved())
     for value in ("yes", False, True):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 import pytest
 
-from penstock.jobs import State, Step, WorkflowContext, job, workflow
+from penstock.jobs import Call, State, Step, WorkflowContext, job, workflow
 from penstock.jobs.workflows.graph_record import GraphState
 from penstock.jobs.workflows.recovery import StuckWorkflows
 from penstock.jobs.workflows.stuck import StuckWorkflow
-from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.testing import Bench
-from penstock.worker.running.suspensions import Suspensions
+from penstock.worker.workflows.suspensions import Suspensions
 
 SILENT = timedelta(seconds=30)
 
@@ -102,6 +102,74 @@ async def test_a_step_that_was_not_dispatched_is_found_and_dispatched(
     assert await found(penstock) == [(workflow_id, "step charge was not dispatched")]
     assert [one.outcome for one in await recovered(penstock)] == ["goes on"]
     penstock.assert_dispatched_times(charge, 1)
+
+
+@workflow()
+async def charge_all(ctx: WorkflowContext) -> int:
+    mapped = await ctx.map(charge(order=order) for order in range(3))
+    return int(mapped.completed)
+
+
+@workflow()
+async def charge_once(ctx: WorkflowContext) -> str:
+    return str(await ctx.run(charge(order=7)))
+
+
+@workflow()
+async def below(ctx: WorkflowContext) -> str:
+    return str(await ctx.run(charge_once()))
+
+
+@workflow()
+async def undone(ctx: WorkflowContext) -> str:
+    await ctx.run(charge(order=7), compensate=charge(order=8))
+    await ctx.compensate()
+    return "undone"
+
+
+@workflow(timeout=30)
+async def limited(ctx: WorkflowContext) -> None:
+    await ctx.sleep(timedelta(hours=1))
+
+
+@contextmanager
+def unattended() -> Iterator[None]:
+    """No orchestrator looks after suspended workflows: nothing wakes them."""
+
+    async def nothing(self: SuspendedWorkflows, now: float) -> None: ...
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SuspendedWorkflows, "round", nothing)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [(charge_all(), 3), (below(), "receipt 7"), (undone(), "undone")],
+    ids=["map", "workflow", "compensation"],
+)
+async def test_whatever_it_waits_for_a_lost_wake_up_is_found(
+    penstock: Bench, call: Call, result: object
+) -> None:
+    workflow_id = await penstock.client.dispatch(call)
+    for _ in range(3):
+        with unattended():
+            await penstock.run_pending()
+        await penstock.advance(60)
+        for one in await recovered(penstock):
+            assert one.reason == "what it waits for has come, and nothing woke it"
+            assert one.outcome == "goes on"
+    assert (await penstock.client.job(workflow_id)).result == result
+
+
+async def test_a_timeout_that_was_not_noticed_is_found(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(limited())
+    await penstock.run_pending()
+    await penstock.advance(120)
+    assert await found(penstock) == [(workflow_id, "its timeout is over, and nothing cancelled it")]
+    assert [one.outcome for one in await recovered(penstock)] == ["goes on"]
+    await penstock.run_pending()
+    assert (await penstock.client.job(workflow_id)).state is State.DEAD
 
 
 async def test_a_graph_that_the_orchestrator_lost_is_found_and_goes_on(penstock: Bench) -> None:

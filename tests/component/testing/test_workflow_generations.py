@@ -156,5 +156,5 @@ async def endless(ctx: WorkflowContext, steps: int) -> int:
 
 
 def test_the_limit_of_steps_holds_for_one_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.jobs.workflows.coded.unrecorded.MAX_STEPS", 8)
+    monkeypatch.setattr("penstock.jobs.workflows.coded.running.unrecorded.MAX_STEPS", 8)
     assert run_inline(endless(steps=0)) == 30

@@ -26,11 +26,11 @@ from penstock.jobs import (
 from penstock.jobs.batches.batch_record import BatchState
 from penstock.jobs.batches.client import Batches
 from penstock.orchestrator.retention.workflow_carrier import WorkflowCarrier
-from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.testing import Bench
-from penstock.worker.running import step_batches
-from penstock.worker.running.step_batches import StepBatches
+from penstock.worker.workflows import step_batches
+from penstock.worker.workflows.step_batches import StepBatches
 
 MADE: list[int] = []
 

@@ -16,8 +16,8 @@ from penstock.jobs import (
     job,
     workflow,
 )
-from penstock.orchestrator.workflows.step_jobs import StepJobs
-from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.suspended.step_jobs import StepJobs
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
 from penstock.testing import Bench
 
 

@@ -80,7 +80,7 @@ async def test_another_signature_is_named(penstock: Bench) -> None:
 
     await suspended(penstock, deploy(v1=approved))
     no_code, reason = await outcome(penstock, v1=renamed)
-    assert (no_code, "argument" in reason) == ("no-code", True)
+    assert (no_code, "argument" in reason) == ("arguments", True)
 
 
 async def test_code_that_raises_is_told_with_its_place(penstock: Bench) -> None:

@@ -338,6 +338,31 @@ async def test_a_step_before_what_was_recorded_needs_all_after_it_forgotten(
     penstock.assert_dispatched_times(charge, 2)
 
 
+@pytest.mark.parametrize("fix", [{"forget": ["charge"]}, {"accept": True}])
+async def test_a_step_that_begins_anew_names_all_that_was_recorded_after_it(
+    penstock: Bench, fix: dict[str, Any]
+) -> None:
+    async def ordered(ctx: WorkflowContext, order: int) -> Any:
+        first = await ctx.run(charge(order=order))
+        return [first, await ctx.step("rate", abs, -order), await ctx.wait_signal("approved")]
+
+    async def renamed(ctx: WorkflowContext, order: int) -> Any:
+        first = await ctx.run(charge(order=order), name="charge_card")
+        return [first, await ctx.step("rate", abs, -order), await ctx.wait_signal("approved")]
+
+    workflow_id = await suspended(penstock, deploy(v1=ordered))
+    deploy(v1=renamed)
+    await approve(penstock, workflow_id)
+    view = await fixed(penstock, workflow_id, **fix)
+    keys = ["rate", "approved"] if "forget" in fix else ["charge", "rate", "approved"]
+    wanted = f"forget {', '.join(map(repr, keys))}, too"
+    assert f"waits for 'charge_card', which begins anew, and cannot use {wanted}" in (
+        view.blocked.replace("what was recorded after that: ", "")
+    )
+    view = await fixed(penstock, workflow_id, forget=keys)
+    assert view.job.result == ["receipt 7", 7, None]
+
+
 async def test_steps_that_new_code_does_not_call_are_forgotten(penstock: Bench) -> None:
     async def shorter(ctx: WorkflowContext, order: int) -> str:
         return str(await ctx.run(charge(order=order)))

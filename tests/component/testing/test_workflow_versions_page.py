@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from penstock.cli.main import cli
 from penstock.jobs import State, registry
@@ -123,7 +124,7 @@ async def test_what_may_change(deploy: Deploy) -> None:
         ),
         "order: int) -> str:\n    receipt =": (
             ("order: int, fast: bool = False) -> str:\n    receipt =", "fits"),
-            ("order: int, fast: bool) -> str:\n    receipt =", "no-code"),
+            ("order: int, fast: bool) -> str:\n    receipt =", "arguments"),
         ),
         'return f"receipt {order}"': (("return str(order)", "fits"),),
         '@job(queue="cards")\ndef charge': (('@job(queue="x", tries=9)\ndef charge', "fits"),),
@@ -169,3 +170,20 @@ def test_the_commands_of_the_page_exist() -> None:
             assert command is not None, line
         options = {option for one in command.params for option in one.opts}
         assert {word for word in words if word.startswith("--")} <= options, line
+
+
+def test_check_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    block = PAGE.partition("$ penstock workflow check")[2].partition("$ ")[0]
+    _, finding, summary = block.splitlines()
+    file, line, column, *_ = finding.split(":")
+    path = tmp_path / file
+    path.parent.mkdir()
+    head = "import datetime\n\nfrom penstock.jobs import workflow\n\n\n"
+    head += "@workflow()\nasync def other(ctx): ...\n\n\n@workflow()\nasync def fulfil(ctx):\n"
+    blank = "\n" * (int(line) - head.count("\n") - 1)
+    now = "    begun".ljust(int(column) - 3) + "= datetime.datetime.now()\n"
+    path.write_text(head + blank + now)
+    checked = CliRunner().invoke(cli, ["workflow", "check", file])
+    assert checked.exit_code == 1
+    assert checked.output.splitlines() == [finding, summary]

@@ -6,6 +6,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -42,11 +43,11 @@ from penstock.jobs.job_type import encode_result
 from penstock.jobs.payloads import redaction
 from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.queues import queue_messages
-from penstock.jobs.workflows.coded import unrecorded
-from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.jobs.workflows.coded.running import unrecorded
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
 from penstock.testing import Bench
-from penstock.worker.running import advances
-from penstock.worker.running.suspensions import Suspensions
+from penstock.worker.workflows import advances
+from penstock.worker.workflows.suspensions import Suspensions
 
 RATES: list[str] = []
 
@@ -144,18 +145,28 @@ async def test_a_timer_wakes_it(penstock: Bench) -> None:
     assert (await penstock.client.job(workflow_id)).state is State.COMPLETED
 
 
-async def test_a_timer_that_fires_a_moment_early_costs_no_advance(penstock: Bench) -> None:
+async def test_a_timer_that_fires_a_moment_early_costs_no_advance(
+    penstock: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a clock that goes on only while the worker sleeps."""
+    clock, started = penstock._clock, penstock.now().timestamp()
+    monkeypatch.setattr(type(clock), "__call__", lambda self: started + self.ahead_seconds)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.ahead_seconds += seconds
+
+    monkeypatch.setattr(advances, "time", SimpleNamespace(sleep=sleep))
     workflow_id = await penstock.client.dispatch(reminded())
     await penstock.run_pending()
-    await penstock.advance(timedelta(hours=1) - timedelta(seconds=0.1))
-    due_at = (await penstock.client.job(workflow_id)).record.wakes_at
-    assert due_at
-    await asyncio.sleep(due_at.timestamp() - penstock.bus.now() - 0.01)
+    await penstock.advance(timedelta(hours=1) - timedelta(milliseconds=10))
     penstock.bus.fire(penstock.bus.subjects.schedule("workflows", workflow_id))
     await penstock.run_pending()
     view = await penstock.client.job(workflow_id)
     assert view.state is State.COMPLETED
     assert [type(event) for _, event in view.events].count(WorkflowAdvanced) == 1
+    assert slept == [0.01]
 
 
 @workflow()
@@ -483,6 +494,21 @@ def test_what_a_workflow_recorded_is_shown_without_its_bytes() -> None:
     shown = str(redaction.event(msgspec.json.decode(encode(event))))
     assert b64encode(result).decode() not in shown
     assert "7 bytes" in shown
+
+
+async def test_a_workflow_of_which_only_the_end_is_left_is_told_from_other_jobs(
+    penstock: Bench,
+) -> None:
+    client = penstock.client
+    workflow_id = await client.dispatch(fulfil(order=7))
+    await penstock.run_pending()
+    end = (await client.job(workflow_id)).events[-1][0]
+    bus = penstock.bus
+    own = bus.subjects.events("job", workflow_id)
+    await bus.remove(bus.subjects.events_stream, own, before=end)
+    assert (await client.job(workflow_id)).result["receipt"] == "receipt 7"
+    with pytest.raises(JobRefused, match="has left the event log"):
+        await client.workflows.get(workflow_id)
 
 
 async def test_a_signal_to_another_kind_of_job_is_refused(penstock: Bench) -> None:

@@ -5,21 +5,28 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.bus.protocol import broker_time
-from penstock.cli.jobs.workflow import workflow as workflow_group
-from penstock.cli.jobs.workflow_tree import tree
+from penstock.cli.workflows.changes import Outcome
+from penstock.cli.workflows.command import workflow as workflow_group
+from penstock.cli.workflows.text import description
+from penstock.cli.workflows.tree import tree
+from penstock.config.load import check as checked_settings
+from penstock.config.topology import pools
+from penstock.decider.simulator import simulate
 from penstock.jobs import State, WorkflowContext, job, registry, workflow
 from penstock.telemetry import metrics
 from penstock.testing import Bench
-from penstock.views.workflow_board import workflow_detail
+from penstock.views.workflow_board import StepRow, WorkflowDetail, WorkflowRow, workflow_detail
 
 PAGE = (Path(__file__).parents[3] / "docs/workflows.md").read_text("utf-8")
 
@@ -88,9 +95,31 @@ async def test_the_page_shows_the_tree_of_its_workflow(page: Any) -> None:
     ]
 
 
+async def test_the_page_shows_its_workflow_line_by_line(page: Any) -> None:
+    penstock = Bench()
+    workflow_id = await penstock.client.dispatch(page.fulfil(order=7, items=[1, 2]))
+    await penstock.run_pending()
+    view = await penstock.client.workflows.get(workflow_id, with_attempts=True)
+    lines = description(workflow_detail(view, broker_time(penstock.bus)))
+    lines = lines[lines.index("steps") :]
+    text = "\n".join(lines).replace(workflow_id, "0193…")
+    drawn = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)[0]
+    path = lines.index("critical path (*)") + 1  # which of the two items it is may differ
+    assert _shape(drawn, path) == _shape(text, path)
+
+
+def _shape(text: str, left_out: int) -> list[str]:
+    """The lines without times, lengths, stars and the line of the critical path."""
+    lengths = r"(<?[\d.]+ (ms|s|min|h|d))( \d+ (s|min|h))?"
+    for pattern in (r"\d{4}-\d\d-\d\d ", r"\d\d:\d\d:\d\d", lengths, r"[*]"):
+        text = re.sub(pattern, "", text)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return [re.sub(r" \(in \)", "", line) for line in [*lines[:left_out], *lines[left_out + 1 :]]]
+
+
 def test_the_commands_of_the_page_can_be_called() -> None:
     calls = re.findall(r"^\$ penstock workflow (.*?)(?:  +#.*)?$", PAGE, re.MULTILINE)
-    assert len(calls) == 10
+    assert len(calls) == 12
     for call in calls:
         verb, *arguments = shlex.split(call.replace("…", ""))
         command = workflow_group.commands[verb]
@@ -126,3 +155,31 @@ async def test_the_workflow_of_the_readme_runs(page: Any) -> None:
     await penstock.client.workflows.signal(workflow_id, "approved", True)
     await penstock.run_pending()
     assert (await penstock.client.job(workflow_id)).result == "report of 2026-10"
+
+
+def test_the_page_names_each_field_that_is_printed_as_json() -> None:
+    section = PAGE.partition("### As JSON")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", section))
+    for kind in (WorkflowRow, StepRow, WorkflowDetail, Outcome):
+        fields = {field.name for field in msgspec.structs.fields(kind)}
+        assert fields <= named, (kind, fields - named)
+
+
+def test_a_step_starts_as_soon_as_the_page_says() -> None:
+    section = PAGE.partition("### How soon a step starts")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| (`.*?`) \| (\d+) s \|", section, re.MULTILINE)
+    assert len(rows) == 4
+    for settings, seconds in rows:
+        toml = "\n".join(re.findall(r"`([^`]+)`", settings))
+        pool = {"max_workers": 1, **tomllib.loads(toml)}
+        begun = [0.0] if pool["min_workers"] else []  # until a first worker is there
+        results = simulate([*begun, 1000.0], pool, run_seconds=3, spawn_seconds=2, seeds=1)
+        waited = results[0].wait_p50 * 2 - results[0].wait_max if begun else results[0].wait_max
+        assert round(waited) == int(seconds), settings
+
+
+def test_a_pool_of_several_queues_serves_them_as_the_page_says() -> None:
+    [settings] = re.findall(r"```toml\n(\[pools.*?)```", PAGE, re.DOTALL)
+    [pool] = pools(checked_settings(tomllib.loads(settings))).values()
+    assert pool.queues == ("workflows", "cards", "stock")
+    assert pool.kind == "group"

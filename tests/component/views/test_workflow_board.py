@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.bus.protocol import broker_time
-from penstock.cli.jobs.workflow_text import description
+from penstock.cli.workflows.text import description
 from penstock.jobs import JobRefused, State, WorkflowContext, job, workflow
 from penstock.jobs.workflows.coded.workflow_type import NamedWorkflow
 from penstock.testing import Bench
@@ -96,7 +96,17 @@ async def test_a_suspended_workflow_with_its_tree_and_what_it_waits_for(penstock
     assert "It waits since" in shown.why[0]
     assert "for step approved." in shown.why[0]
     assert shown.why[1].endswith("'penstock workflow signal seven approved VALUE' sends it.")
-    assert "(in 1 d 23 h)" in shown.why[1] or "(in 2 d 0 h)" in shown.why[1]
+    assert "(in 1 d 23 h)" in shown.why[1] or "(in 2 d)" in shown.why[1]
+
+
+async def test_a_narrow_terminal_breaks_neither_commands_nor_figures(penstock: Bench) -> None:
+    workflow_id = await penstock.client.dispatch(fulfil(order=7), job_id="seven")
+    await penstock.run_pending()
+    for width in (40, 60, 80):
+        lines = description(await detail(penstock, workflow_id), width=width)
+        assert any("'penstock workflow signal seven approved VALUE'" in line for line in lines)
+        path = lines[lines.index("critical path (*)") + 1 : lines.index("why")]
+        assert all(line.count("(") == line.count(")") for line in path)
 
 
 async def test_the_command_that_sends_a_signal_can_be_copied(penstock: Bench) -> None:
@@ -117,6 +127,35 @@ async def test_a_signal_of_another_name_than_the_one_that_is_waited_for_is_named
     assert (await detail(penstock, workflow_id)).why[2] == (
         "Signals were sent that no step waits for now: og, g0."
     )
+
+
+async def test_the_last_signal_is_shown_where_it_was_sent_before_it_was_waited_for(
+    penstock: Bench,
+) -> None:
+    workflow_id = await penstock.client.dispatch(patient(), job_id="early")
+    await penstock.client.workflows.signal(workflow_id, "never waited for", "on")
+    await penstock.client.workflows.signal(workflow_id, "go", "on")
+    await penstock.run_pending()
+    shown = await detail(penstock, workflow_id)
+    assert (shown.workflow.state, shown.result) == ("completed", "on")
+    assert [(step.key, step.kind, step.state) for step in shown.steps] == [
+        ("go", "signal", "received")
+    ]
+    assert shown.critical_path == ("go",)
+
+
+@pytest.mark.parametrize("at", range(1, 4))
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_worker_that_dies_around_the_last_signal_changes_nothing(
+    penstock: Bench, at: int, after: bool
+) -> None:
+    run = await penstock.start(patient())
+    await run.signal("go", "on")
+    with penstock.crashing(at=at, after=after) as crash:
+        await run.run()
+    assert crash.happened
+    run.assert_completed("on")
+    run.assert_steps("go")
 
 
 async def test_what_a_workflow_that_is_a_step_waits_for_is_asked_of_itself(penstock: Bench) -> None:
@@ -151,6 +190,51 @@ async def branches(ctx: WorkflowContext) -> None:
     await ctx.gather(branch(1), branch(2))
 
 
+@workflow(name="board.last_steps")
+async def last_steps(ctx: WorkflowContext, last: str) -> None:
+    await ctx.run(charge(order=1))
+    match last:
+        case "map":
+            await ctx.map(charge(order=number) for number in range(3))
+        case "signal":
+            await ctx.race(ctx.wait_signal("go"), ctx.sleep(DAY))
+        case "timer":
+            await ctx.race(ctx.sleep(60.0), ctx.wait_signal("go"))
+        case "never":
+            await ctx.wait_signal("go")
+
+
+@pytest.mark.parametrize(
+    ("last", "path", "states"),
+    [
+        ("map", ("charge", "charge#2"), {"charge": "completed", "charge#2": "completed"}),
+        ("signal", ("charge", "race/go"), {"race/go": "received", "race/sleep": "given-up"}),
+        ("timer", ("charge", "race/sleep"), {"race/sleep": "fired", "race/go": "given-up"}),
+        ("never", ("charge", "go"), {"go": "given-up"}),
+    ],
+)
+async def test_the_last_step_of_an_ended_workflow_has_its_end_and_its_time_stands_still(
+    penstock: Bench, last: str, path: tuple[str, ...], states: dict[str, str]
+) -> None:
+    workflow_id = await penstock.client.dispatch(last_steps(last=last))
+    await penstock.run_pending()
+    match last:
+        case "signal":
+            await penstock.client.workflows.signal(workflow_id, "go")
+        case "timer":
+            await penstock.advance(60)
+        case "never":
+            await penstock.client.workflows.cancel(workflow_id, cleanup_seconds=0.0)
+    await penstock.run_pending()
+    shown = await detail(penstock, workflow_id)
+    assert shown.workflow.state == ("cancelled" if last == "never" else "completed")
+    assert shown.critical_path == path
+    assert states.items() <= {step.key: step.state for step in shown.steps}.items()
+    await penstock.advance(DAY)
+    later = await detail(penstock, workflow_id)
+    assert [step.seconds for step in later.steps] == [step.seconds for step in shown.steps]
+
+
 async def test_a_step_follows_the_end_in_its_own_branch(penstock: Bench) -> None:
     workflow_id = await penstock.client.dispatch(branches())
     await penstock.run_pending()
@@ -172,6 +256,38 @@ async def test_an_ended_workflow_and_a_failed_step(penstock: Bench) -> None:
     assert (step.state, step.attempts) == ("failed", 2)
     assert step.error == "builtins.ValueError: no such order"
     assert shown.workflow.state in {"retrying", "dead"}
+
+
+@workflow(name="board.tidy")
+async def tidy(ctx: WorkflowContext, cleans_up: bool) -> None:
+    try:
+        await ctx.wait_signal("go")
+    finally:
+        if cleans_up:
+            await ctx.run(charge(order=1))
+
+
+async def test_why_names_the_reason_of_a_cancel_and_whether_it_can_go_on(penstock: Bench) -> None:
+    client = penstock.client
+    told = await client.dispatch(tidy(cleans_up=True))
+    untold = await client.dispatch(tidy(cleans_up=False))
+    await penstock.run_pending()
+    await client.workflows.cancel(told, "no holidays")
+    await client.workflows.cancel(untold, "no holidays", cleanup_seconds=0.0)
+    await penstock.run_pending()
+    of_told, of_untold = (await detail(penstock, told)).why, (await detail(penstock, untold)).why
+    assert of_told[0].endswith(": no holidays.")
+    assert of_told[1:] == (
+        "Its code knows that it was cancelled, and cannot go on: dispatch it anew.",
+    )
+    assert of_untold[0].startswith("It was cancelled at ")
+    assert of_untold[0].endswith(": no holidays.")
+    assert of_untold[1].startswith(f"'penstock job retry {untold}' lets it go on")
+    for workflow_id in (told, untold):
+        await client.retry(workflow_id)
+    await penstock.run_pending()
+    states = [(await client.job(one)).state for one in (told, untold)]
+    assert states == [State.CANCELLED, State.SUSPENDED]
 
 
 async def test_lists_by_state_function_and_how_long_they_wait(penstock: Bench) -> None:
@@ -210,7 +326,7 @@ async def test_a_workflow_dispatched_by_name_is_one_from_the_start(penstock: Ben
     await penstock.run_pending()
     shown = await detail(penstock, workflow_id)
     assert (shown.workflow.state, shown.result) == ("completed", "at once")
-    assert "it waits for nothing" in shown.why[0]
+    assert shown.why[0].startswith("It completed at ")
 
 
 async def test_a_job_is_no_workflow(penstock: Bench) -> None:

@@ -12,9 +12,10 @@ from tests.component.worker.given import QUEUE, Gate, Stage, once, settings
 from tests.component.worker.unreliable import Unreliable
 
 from penstock.bus.protocol import BusRefused
-from penstock.jobs import Backoff, Call, Context, JobType, job, registry
+from penstock.jobs import Backoff, Call, Client, Context, JobType, job, registry
 from penstock.jobs.lifecycle import State
 from penstock.testing.memory.bus import MemoryBus
+from penstock.worker.claiming.intake import Intake
 from penstock.worker.state import BROKEN
 
 GATES: dict[str, Gate] = {}
@@ -217,6 +218,32 @@ async def test_nothing_is_held_behind_a_long_job(stage: Stage, gate: Callable[[s
         gate("long").open()
 
 
+async def test_short_jobs_of_one_queue_have_no_job_of_another_held_behind_a_long_one(
+    gate: Callable[[str], Gate],
+) -> None:
+    stage = Stage(settings(queues=("mails", QUEUE)))
+    async with stage.worker():
+        mails = await stage.client.dispatch_many([add(x=n) for n in range(50)], queue="mails")
+        for job_id in mails:
+            await stage.ended(job_id)
+        gate("long")
+        _, *behind = await stage.client.dispatch_many([pass_gate(gate="long")] * 5)
+        await once(lambda: gate("long").came)
+        for job_id in behind:
+            assert await stage.story(job_id) == ["JobDispatched"]
+        gate("long").open()
+        await stage.ended(behind[-1])
+
+
+async def test_behind_a_queue_that_is_not_known_nothing_is_claimed_ahead() -> None:
+    """Its jobs come first, whenever they come."""
+    bus = MemoryBus(settings=settings(queues=("mails", QUEUE)))
+    await Client(bus, prefix="p").dispatch_many([add(x=n) for n in range(5)])
+    intake = Intake(bus, ("mails", QUEUE))
+    assert await intake.take({"mails": 0, QUEUE: 5}.__getitem__, wait=False) == []
+    assert len(await intake.take({"mails": 1, QUEUE: 5}.__getitem__, wait=False)) == 5
+
+
 # --- ending and pausing ---------------------------------------------------------------------------
 async def test_an_ending_worker_finishes_its_job_and_gives_the_others_back(
     gate: Callable[[str], Gate],
@@ -271,6 +298,36 @@ async def test_a_paused_worker_takes_nothing_until_it_is_resumed(stage: Stage) -
         assert (await stage.client.job(waiting)).state is State.WAITING
         worker.resume()
         assert (await stage.ended(waiting)).result == 4
+
+
+# --- tags -----------------------------------------------------------------------------------------
+async def test_a_job_that_is_tagged_while_it_waits_runs_and_ends_is_run_once(
+    stage: Stage, gate: Callable[[str], Gate]
+) -> None:
+    gate("g")
+    job_id = await stage.client.dispatch(pass_gate(gate="g"))
+    await stage.client.tags.add(job_id, "waits")
+    async with stage.worker():
+        await stage.started(job_id)
+        await stage.client.tags.add(job_id, "runs")
+        await stage.client.tags.add(job_id, "runs")
+        gate("g").open()
+        assert (await stage.ended(job_id)).state is State.COMPLETED
+    await stage.client.tags.add(job_id, "ended")
+    view = await stage.client.job(job_id)
+    assert (view.state, view.record.tags) == (State.COMPLETED, ("waits", "runs", "ended"))
+    story = await stage.story(job_id)
+    assert (story.count("JobStarted"), story.count("JobTagged")) == (1, 3)
+    await stage.emptied()
+
+
+async def test_a_tagged_job_that_fails_is_tried_again() -> None:
+    stage = Stage(settings(tries=2))
+    job_id = await stage.client.dispatch(fail(times=1), delay=0.01)
+    await stage.client.tags.add(job_id, "delayed")
+    async with stage.worker():
+        assert (await stage.ended(job_id)).result == 2
+    await stage.emptied()
 
 
 # --- cancelling -----------------------------------------------------------------------------------

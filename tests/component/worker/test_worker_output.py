@@ -205,6 +205,8 @@ async def test_lines_are_stored_attempt_by_attempt_with_the_failure(console) -> 
     failures = [line for part in parts for line in part.lines if line.error_type]
     assert [line.error_type for line in failures] == ["builtins.ValueError"] * 2
     assert all('raise ValueError("one' in line.traceback for line in failures)
+    shown = [line for line in console.plain if " failed (Job" in line]
+    assert ["Traceback" in line for line in shown] == [False, True]  # the first one is retried
     assert all(any(part.ended for part in parts if part.attempt == n) for n in (1, 2))
 
 

@@ -127,6 +127,10 @@ class Play:
         if self.ids:
             await self.client.cancel(self.ids[which % len(self.ids)])
 
+    async def tag(self, which: int) -> None:
+        if self.ids:
+            await self.client.tags.add(self.ids[which % len(self.ids)], f"t{which}")
+
     async def lapse(self, _: int) -> None:
         self.now += 2
         self.bus.tick()
@@ -151,7 +155,7 @@ class Play:
 
 STEPS = (
     "dispatch", "win", "win", "win", "complete", "fail", "release", "die", "lapse", "lapse",
-    "arrive", "arrive", "double", "cancel",
+    "arrive", "arrive", "double", "cancel", "tag", "tag",
 )  # fmt: skip
 
 

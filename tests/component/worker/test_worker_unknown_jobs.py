@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import msgspec
 import pytest
-from tests.component.worker.given import QUEUE, settings
+from tests.component.worker.given import QUEUE, Stage, once, settings
 
 from penstock.bus.protocol import Outgoing
 from penstock.cli.jobs.job_view import COLUMNS, description
@@ -25,7 +27,11 @@ from penstock.views.job_history import job_row
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.claiming.live_builds import LiveBuilds
-from penstock.worker.claiming.unknown_jobs import GIVES_WAY, pause_seconds
+from penstock.worker.claiming.unknown_jobs import (
+    GIVES_WAY,
+    REST_SECONDS,
+    pause_seconds,
+)
 from penstock.worker.core.company import Company
 from penstock.worker.running.outcome import Outcome
 from penstock.worker.running.recording import FinishedJob, Recorder
@@ -120,9 +126,9 @@ class Worker:
             give_way=site.gave_way.append if exclusive else None,
         )
 
-    async def win(self) -> list[ClaimedJob]:
+    async def win(self, most: int = 10) -> list[ClaimedJob]:
         with code(self.version):
-            deliveries = await self.bus.puller(QUEUE).fetch(10, 0)
+            deliveries = await self.bus.puller(QUEUE).fetch(most, 0)
             return await self.claims.win(deliveries, Company(runs_one=True))
 
     async def complete(self, held: ClaimedJob) -> None:
@@ -140,13 +146,46 @@ async def test_an_unknown_function_is_handed_on_behind_others(site: Site) -> Non
     unaware, aware = await site.worker("none"), await site.worker("old")
     job_id = await site.client.dispatch(resize(width=1))
     known = await site.client.dispatch(other())
-    assert [held.id for held in await unaware.win()] == [known]
-    assert await aware.win() == []  # not at the head of the line again
     site.pass_seconds(0.1)
-    [held] = await aware.win()
-    assert (held.id, held.attempt) == (job_id, 1)
+    assert await unaware.win(most=1) == []
+    first, held = await aware.win()  # at once, and not at the head of the line again
+    assert (first.id, held.id, held.attempt) == (known, job_id, 1)
     assert await site.story(job_id) == ["JobDispatched", "JobStarted"]
     assert held.pickup_seconds >= 0.09  # since its dispatch, not since it was handed on
+
+
+async def test_one_that_the_workers_of_the_other_build_did_not_take_comes_ever_less_often(
+    site: Site,
+) -> None:
+    await site.live("none", "old")
+    unaware = await site.worker("none")
+    job_id = await site.client.dispatch(resize(width=1))
+    assert await unaware.win() == []
+    site.pass_seconds(0.5)
+    assert await unaware.win() == []
+    schedule = site.subjects.schedule(QUEUE, job_id)
+    assert await site.bus.last(site.subjects.jobs_stream, schedule) is not None
+    assert await unaware.win() == []
+    site.pass_seconds(0.25)
+    [held] = await (await site.worker("old")).win()
+    assert held.id == job_id
+
+
+async def test_a_worker_that_handed_a_job_on_leaves_the_next_message_to_others() -> None:
+    """Else it is the first to ask for the copy, again and again."""
+    stage = Stage(settings(unknown_after_seconds=AFTER))
+    workers = PoolWorkers(planned=1, started=1, ready=1, builds=("another",))
+    snapshot = HostSnapshot(
+        source="executor/h", host="h", cpu_cores=1, memory_bytes=1, pools={QUEUE: workers}
+    )
+    await stage.bus.append(Outgoing(stage.subjects.host_snapshot("h"), encode(snapshot)))
+    copies: list[float] = []
+    await stage.bus.listen(stage.subjects.queue(QUEUE), lambda *_: copies.append(time.monotonic()))
+    async with stage.worker():
+        await stage.client.dispatch(resize(width=1))
+        await once(lambda: len(copies) >= 4)
+    pauses = [after - before for before, after in pairwise(copies[1:])]
+    assert min(pauses) >= REST_SECONDS * 0.9
 
 
 @pytest.mark.parametrize(
@@ -388,11 +427,13 @@ async def test_forged_headers_are_bounded(site: Site) -> None:
 @pytest.mark.parametrize(
     ("waited", "is_untried", "least", "most"),
     [
-        (0, True, 0.005, 0.01),
+        (0, True, 0, 0),
+        (0.24, True, 0, 0),
         (1, True, 0.2, 0.4),
         (60, True, 0.5, 1),
         (600, True, 30, 60),
         (0, False, 0.5, 1),
+        (10, False, 2.5, 5),
         (600, False, 30, 60),
     ],
 )

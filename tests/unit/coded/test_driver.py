@@ -22,8 +22,8 @@ from penstock.events.workflow_memo import (
 from penstock.jobs import StepFailed, WorkflowContext, WorkflowError
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.workflows.coded import memo
-from penstock.jobs.workflows.coded.driver import Driver
-from penstock.jobs.workflows.coded.nodes import Calls, Diverged, Ended, Quiet, Suspension
+from penstock.jobs.workflows.coded.running.driver import Driver
+from penstock.jobs.workflows.coded.running.nodes import Calls, Diverged, Ended, Quiet, Suspension
 
 
 def drive(workflow: Any, known: WorkflowMemo = memo.EMPTY) -> Driver:
@@ -172,6 +172,15 @@ def test_code_that_ends_too_early_diverges() -> None:
 
     known = WorkflowMemo(entries=(MemoEntry(now=START, scheduled=(step(0, "work"),)),))
     with pytest.raises(Diverged, match="the code ends where recorded is a suspension"):
+        drive(workflow, known).replay()
+
+
+def test_code_that_begins_anew_too_early_diverges() -> None:
+    async def workflow(ctx: WorkflowContext) -> None:
+        await ctx.continue_as_new(call())
+
+    known = WorkflowMemo(entries=(MemoEntry(now=START, scheduled=(step(0, "work"),)),))
+    with pytest.raises(Diverged, match="the code begins anew where recorded is a suspension"):
         drive(workflow, known).replay()
 
 

@@ -21,8 +21,8 @@ from penstock.events.workflow import (
 )
 from penstock.events.workflow_memo import Resolution
 from penstock.jobs.lifecycle import State
-from penstock.jobs.workflows.coded import unrecorded
-from penstock.jobs.workflows.coded.unrecorded import MAX_PART_BYTES
+from penstock.jobs.workflows.coded.running import unrecorded
+from penstock.jobs.workflows.coded.running.unrecorded import MAX_PART_BYTES
 
 _RECORDINGS = (WorkflowAdvanced, StepsScheduled)
 

@@ -36,12 +36,12 @@ from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_type import Call
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.workflows.coded import inbox, memo
-from penstock.jobs.workflows.coded.advancing import Arrivals, advance
+from penstock.jobs.workflows.coded import consumed_signals, inbox, memo
 from penstock.jobs.workflows.coded.commands import RunBatch, RunJob
 from penstock.jobs.workflows.coded.inbox import Signal
-from penstock.jobs.workflows.coded.nodes import Continued, Ended, Leaf, Part, Stopped
 from penstock.jobs.workflows.coded.results import end_of_batch
+from penstock.jobs.workflows.coded.running.advancing import Arrivals, advance
+from penstock.jobs.workflows.coded.running.nodes import Continued, Ended, Leaf, Part, Stopped
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 _MOST_ADVANCES = 500
@@ -184,7 +184,7 @@ class World:
         known = before.workflow or memo.EMPTY
         ends = [end for key in memo.open_steps(known) if (end := self._end_of(key))]
         ends.sort(key=lambda end: self.jobs[self._step(end.key)].at)
-        self._arrivals = Arrivals(ends, self._unread, cancelling=known.cancelling)
+        self._arrivals = Arrivals(ends, self._unread, cancelling=memo.cancellation(known))
         try:
             outcome = advance(self.function, self._arguments(before), "wf", known, self)
         except Crash:
@@ -267,7 +267,7 @@ class World:
             body = msgspec.msgpack.encode(value)
             event = SignalReceived(workflow_id="wf", signal=name, value=body)
             self._inbox.append((len(self._inbox) + 1, event))
-        return inbox.unread(self._inbox, memo.consumed_signals(self.record.workflow or memo.EMPTY))
+        return inbox.unread(self._inbox, consumed_signals.of(self.record.workflow or memo.EMPTY))
 
     # --- surroundings of an advance ---------------------------------------------------------------
     def now(self) -> datetime:

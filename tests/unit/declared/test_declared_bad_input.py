@@ -30,6 +30,7 @@ def document(**step: Any) -> str:
     [
         "(" * 500 + "true == true" + ")" * 400,
         "not " * 200 + "exists(context.k)",
+        "-" * 900 + "1 == context.k",
         " and ".join(["exists(context.k)"] * 60) + " or exists(context.k)" * 1,
         "9" * 900 + " == 1",
         "9**9**9**9 == context.k",

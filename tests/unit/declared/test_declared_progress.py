@@ -12,7 +12,7 @@ from tests.unit.declared.workflow_run import WorkflowRun
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.workflows.declared import reading
 from penstock.jobs.workflows.declared.definition import DeclaredStep, Definition
-from penstock.jobs.workflows.declared.progress import Unreadable
+from penstock.jobs.workflows.declared.outcomes import Unreadable
 from penstock.jobs.workflows.declared.step_state import StepState
 
 FAILED, CANCELLED = Slot.FAILED, Slot.CANCELLED
@@ -110,7 +110,8 @@ def test_a_branch_makes_one_call_and_has_its_result() -> None:
     assert states["alarm"] is StepState.SKIPPED
     ship = run.names.index("ship")
     path = run.plan.steps[ship].reads["payment"]
-    assert run.plan.needed(path, ship, run.progress().states) == {run.names.index("pay/paypal")}
+    needed = run.progress().outcomes.needed(ship, [path])
+    assert needed == 1 << run.names.index("pay/paypal")
 
 
 def test_a_branch_without_a_case_takes_the_other_way_or_is_skipped() -> None:

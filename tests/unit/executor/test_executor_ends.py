@@ -10,7 +10,7 @@ from penstock.events.worker import QueueReport, WorkerCrashLooping, WorkerStoppe
 from penstock.executor.core import facts
 from penstock.executor.core.backoff import backoff_seconds
 from penstock.executor.core.fleet import by_pool, deadlines
-from penstock.executor.core.instruction import Forget, GiveBack, Note, Start, Terminate
+from penstock.executor.core.instruction import Forget, GiveBack, Kill, Note, Start, Terminate
 from penstock.executor.core.worker import EDGES, IllegalMove, Phase, Worker, move
 
 
@@ -301,3 +301,47 @@ def test_every_edge_of_the_table_can_be_walked_and_no_other() -> None:
             else:
                 with pytest.raises(IllegalMove):
                     move(worker, to, 0.0)
+
+
+def test_a_drained_worker_finishes_its_job_and_is_replaced_meanwhile() -> None:
+    played = Played(fleet())
+    first, second = played.start({"mail": 2})
+    played.play(report(first, "busy", claims=(claim("a", 5.0),)))
+    instructions = played.play(facts.DrainRequested(worker=first))
+    assert [i.worker for i in of(Terminate, instructions)] == [first]
+    [start] = of(Start, instructions)
+    assert (start.pool, start.cause) == ("mail", "respawn")
+    assert played.phases()[first] is Phase.DRAINING
+    assert played.phases()[second] is Phase.IDLE
+    assert played.play(facts.DrainRequested(worker=first)) == [], "it comes twice"
+    assert played.play(facts.DrainRequested(worker="gone")) == []
+    [stopped] = of(WorkerStopped, played.play(facts.Exited(worker=first, code=0)))
+    assert stopped.cause == "drained"
+    assert len(played.fleet.of("mail")) == 2
+
+
+def test_a_worker_is_drained_before_it_has_a_process() -> None:
+    played = Played(fleet())
+    [start] = of(Start, played.play(command({"mail": 1})))
+    assert of(Terminate, played.play(facts.DrainRequested(worker=start.worker))) == []
+    forked = played.play(facts.Forked(worker=start.worker, pid=7))
+    assert [i.pid for i in of(Terminate, forked)] == [7]
+
+
+def test_a_drained_worker_that_does_not_end_is_killed_and_its_job_is_not_charged() -> None:
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    played.play(report(name, "busy", claims=(claim("a", 5.0),)))
+    played.play(facts.DrainRequested(worker=name))
+    assert of(Kill, played.play(facts.Ticked(), after=31))
+    ended = played.play(facts.Exited(worker=name, code=-9))
+    assert [i.ran for i in of(GiveBack, ended)] == [()]
+    assert [i.cause for i in of(WorkerStopped, ended)] == ["drain-deadline"]
+
+
+def test_what_is_not_planned_any_more_is_not_replaced() -> None:
+    played = Played(fleet())
+    [name] = played.start({"mail": 1})
+    played.play(facts.DrainRequested(worker=name), command({"mail": 0}, version=2))
+    ended = played.play(facts.Exited(worker=name, code=0))
+    assert of(Start, ended) == []

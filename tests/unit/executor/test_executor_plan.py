@@ -7,7 +7,7 @@ from tests.unit.executor.making import Played, command, events, fleet, of, repor
 
 from penstock.events.worker import WorkerReady, WorkerStarted, WorkerStopped
 from penstock.executor.core import facts
-from penstock.executor.core.fleet import by_pool
+from penstock.executor.core.fleet import FRESH_SECONDS, by_pool
 from penstock.executor.core.instruction import Kill, Note, Pause, Resume, Start, Terminate
 from penstock.executor.core.worker import Phase
 
@@ -106,6 +106,16 @@ def test_planned_started_and_ready_are_kept_apart() -> None:
     assert (sets.planned, sets.started, sets.ready) == (3, 2, 1)
     played.play(facts.Forked(worker=third, pid=3), report(third, "draining"))  # paused
     assert by_pool(played.fleet, played.now)["mail"].ready == 1
+
+
+def test_the_build_of_a_worker_whose_report_is_late_is_listed() -> None:
+    """Workers with other code hand jobs on to it more slowly where it is not."""
+    played = Played(fleet())
+    [mail] = played.start({"mail": 1})
+    played.play(report(mail, build="new"))
+    played.now += FRESH_SECONDS + 1
+    sets = by_pool(played.fleet, played.now)["mail"]
+    assert (sets.ready, sets.builds) == (0, ("new",))
 
 
 def test_starting_ones_end_first_then_idle_then_the_youngest_busy() -> None:

@@ -23,6 +23,7 @@ from penstock.events.job import (
     JobRetrying,
     JobRevived,
     JobStarted,
+    JobTagged,
 )
 from penstock.events.workflow import (
     StepRecorded,
@@ -62,6 +63,7 @@ _FIELDS: dict[type[JobEvent], dict[str, Any]] = {
     JobDead: {"queue": "reports", "error": BROKEN},
     JobRevived: {"queue": "reports", "function": "f", "payload": b"call", "tries": 3},
     JobMoved: {"queue": "others", "from_queue": "reports", "payload": b"moved"},
+    JobTagged: {"added": ("seen",)},
     WorkflowContinued: {"queue": "workflows", "generation": 1, "payload": b""},
     WorkflowCancelling: {"reason": "", "until": NOW},
     StepsScheduled: {"number": 2, "now": NOW},

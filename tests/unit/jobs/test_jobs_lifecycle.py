@@ -13,6 +13,7 @@ from tests.unit.jobs.telling import BROKEN, EVENT_TYPES, NOW, event, told
 from penstock.events.envelope import Event, UnknownEvent, encode
 from penstock.events.job import (
     JOB_EVENTS,
+    MAX_JOB_TAGS,
     JobCancelled,
     JobCarried,
     JobCommitted,
@@ -28,6 +29,7 @@ from penstock.events.job import (
     JobRetrying,
     JobRevived,
     JobStarted,
+    JobTagged,
 )
 from penstock.events.workflow import (
     MemoCarried,
@@ -46,8 +48,8 @@ from penstock.jobs.lifecycle import (
     carried,
     evolve,
     fold,
-    leads_to,
 )
+from penstock.jobs.reading.job_list import leads_to
 
 DELAYED = event(JobDispatched, due_at=NOW + timedelta(hours=1))
 
@@ -100,7 +102,7 @@ def test_what_is_no_edge_is_refused_with_the_story(
 def test_nothing_but_a_new_life_may_follow_the_end() -> None:
     ended = {state for state in State if state.ended}
     assert ended == {State.COMPLETED, State.DEAD, State.CANCELLED}
-    assert {kind for state, kind in LEGAL if state in ended} == {JobRevived}
+    assert {kind for state, kind in LEGAL if state in ended} == {JobRevived, JobTagged}
     assert (State.COMPLETED, JobRevived) not in LEGAL
 
 
@@ -126,6 +128,30 @@ def test_a_moved_job_waits_in_another_queue_and_its_messages_are_void() -> None:
     assert (again.queue, again.moved) == ("others", 4)
     assert leads_to(event(JobMoved), State.WAITING)
     assert not leads_to(event(JobMoved), State.RUNNING)
+
+
+@pytest.mark.parametrize("state", State)
+def test_tags_change_and_nothing_else(state: State) -> None:
+    before = REACHED[state]
+    assert before is not None
+    after = evolve(before, event(JobTagged, added=("a", "b", "a"), removed=("c",)), 99)
+    assert after == msgspec.structs.replace(before, tags=("a", "b"), sequence=99)
+    assert after.changed_by < 99, "its messages are as good as before"
+    again = fold(enumerate(carried(after, "orchestrator"), 100))
+    assert again is not None and again.tags == ("a", "b")
+
+
+def test_a_job_has_a_bounded_number_of_bounded_tags_whatever_is_stored() -> None:
+    many = tuple(f"t{n}" for n in range(100))
+    record = told(JobDispatched, event(JobTagged, added=(*many, "x" * 101, "")))
+    assert record.tags == many[:MAX_JOB_TAGS]
+    record = told(JobDispatched, event(JobTagged, added=("", "x" * 101)))
+    assert record.tags == ()
+
+
+def test_tags_are_kept_by_a_new_life() -> None:
+    record = told(JobDispatched, JobTagged, JobDead, JobRevived)
+    assert (record.tags, record.life) == (("seen",), 2)
 
 
 def test_a_workflow_keeps_what_it_recorded_over_suspensions_a_new_life_and_carrying() -> None:
@@ -305,12 +331,13 @@ def test_a_story_with_garbage_folds_as_without_it(
         assert with_garbage is without
         return
     assert with_garbage == msgspec.structs.replace(without, sequence=story[-1][0])
-    assert without.sequence == without.changed_by
+    changes = [sequence for sequence, legal in counted if not isinstance(legal, JobTagged)]
+    assert (without.sequence, without.changed_by) == (counted[-1][0], changes[-1])
     record: JobRecord | None = None
     for sequence, legal in counted:
         record = lifecycle.advance(record, legal, sequence)
         assert record is not None
-        assert record.changed_by == sequence
+        assert record.changed_by == max(one for one in changes if one <= sequence)
 
 
 @given(any_events)

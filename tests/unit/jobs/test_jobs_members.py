@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.events.subjects import check_name
+from penstock.events.subjects import BadName, check_name
 from penstock.jobs import derived_ids
 from penstock.jobs.derived_ids import Member
 from penstock.jobs.workflows.graph_order import BadGraph, by_level, levels
@@ -35,6 +35,19 @@ def test_callbacks_and_steps_are_named_after_the_whole() -> None:
     assert derived_ids.first_callback("b_then_2") == "b_then"
     assert derived_ids.first_callback("b_other_2") == "b_other_2"
     assert derived_ids.step(derived_ids.step_id("g", 7)) == ("g", 7)
+
+
+@pytest.mark.parametrize("end", ["_then", "_catch", "_finally", "_then_1", "_finally_9999"])
+def test_the_id_of_a_callback_is_for_nothing_else(end: str) -> None:
+    with pytest.raises(BadName, match="callbacks of batches and graphs"):
+        derived_ids.check_job_id("dispatched job", f"wf_x{end}")
+    with pytest.raises(BadName, match="callbacks of batches and graphs"):
+        derived_ids.check_workflow_job_id(f"wf_x{end}")
+
+
+@pytest.mark.parametrize("name", ["then", "_then", "and_then_some", "finally_done", "x_then_12345"])
+def test_other_ids_are_free(name: str) -> None:
+    assert derived_ids.check_job_id("dispatched job", name) == name
 
 
 def test_levels_are_as_early_as_can_be() -> None:

@@ -127,6 +127,7 @@ CHANGED: dict[str, Any] = {
     "tags": ("t", "u"),
     "expires_at": 9.0,
     "masked": ("card",),
+    "workflow_timeout_seconds": 7.0,
     "kind": "workflow",
 }
 

@@ -72,6 +72,14 @@ def sketch(values: tuple[float, ...]) -> bytes:
     return made.serialize() if values else b""
 
 
+def test_a_pool_without_queues_of_our_own_is_measured_by_its_workers() -> None:
+    pool = Pool()
+    pool.meter.queues = ()
+    snapshot = pool.look().hear(state="idle").snapshot()
+    assert snapshot
+    assert (snapshot.queues, snapshot.waiting, snapshot.workers_ready) == ((), 0, 1)
+
+
 def test_a_pool_that_was_never_looked_at_has_no_snapshot() -> None:
     assert Pool().snapshot() is None
     assert Pool("a", "b").look(a=1).snapshot() is None

@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.declared.operations import operations
 from tests.unit.declared.test_declared_model import ENDS, MOST, OUTCOMES, definitions
 
 from penstock.events.graph import (
     GraphCarried,
     GraphElapsed,
     GraphFailed,
+    GraphPaused,
     GraphReopened,
+    GraphResumed,
     GraphSignalled,
     GraphStarted,
     GraphStopping,
@@ -216,3 +219,51 @@ def test_callbacks_count_no_step_that_was_skipped() -> None:
     assert isinstance(callback, CallBack)
     counts = callback.outcome.counts
     assert (counts.pending, counts.completed, counts.failed) == (0, 1, 1)
+
+
+# --- judged anew only after a change --------------------------------------------------------------
+def waiting() -> Story:
+    """A graph with a job that runs and a step that awaits a signal."""
+    steps = [{"name": "a", "function": "f"}, {"name": "hold", "wait": {"signal": "go"}}]
+    story = Story(reading.from_values({"name": "w", "steps": steps}))
+    story.start_due()
+    return story
+
+
+def test_events_that_change_nothing_are_not_judged() -> None:
+    story = waiting()
+    judged = story.graph.progress()
+    for event in (
+        GraphSignalled(graph_id="g", signal="nobody waits for it", value=b"\xc0"),
+        GraphPaused(graph_id="g", at=NOW),
+        GraphResumed(graph_id="g", at=NOW),
+        GraphWaiting(graph_id="g", until={1: NOW, 7: None}),
+        GraphElapsed(graph_id="g", steps=(0,)),
+    ):
+        story.see(event)
+    for event in ("JobDispatched", "JobRevived"):
+        story.job(0, event)
+    assert story.graph.progress() is judged
+    story.see(GraphSignalled(graph_id="g", signal="go", value=b"\xc0"))
+    assert story.graph.progress() is not judged
+
+
+def test_a_thousand_steps_that_begin_at_once_are_judged_once() -> None:
+    steps = [{"name": "a", "function": "f"}] + [
+        {"name": f"s{n}", "function": "f", "needs": ["a"], "takes": {"k": "results.a.k"}}
+        for n in range(999)
+    ]
+    story = Story(reading.from_values({"name": "w", "steps": steps}))
+    story.start_due()
+    story.job(0, "JobCompleted")
+    due = story.due()
+    assert isinstance(due, StartSteps)
+
+    def start() -> None:
+        for index in due.indices:
+            for needed in story.graph.unread(index):
+                story.graph.see_result(needed, {"k": 1})
+            assert story.graph.value(index, story.graph.record.steps[index].reads["k"]) == 1
+            story.graph.dispatched(index)
+
+    assert operations(start) < 100 * len(due.indices)

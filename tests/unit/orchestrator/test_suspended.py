@@ -63,3 +63,17 @@ def test_what_one_has_is_not_anothers() -> None:
         {"charge": 0}, {0: True}, {"approved": (1, "approved")},
     )  # fmt: skip
     assert not (second.jobs or second.ended or second.signals or second.unseen or second.kinds)
+
+
+def test_waits_that_nothing_has_any_more_are_not_kept() -> None:
+    """Any key that may store events of jobs chooses numbers of steps."""
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            workflow = SuspendedWorkflow(0, 0, 0.0)
+            step = msgspec.structs.replace(TIMER, n=number)
+            workflow.advance(advanced(step), number, 0.0)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 1_000_000

@@ -34,6 +34,7 @@ from penstock.events.job import (
     JobProgressed,
     JobRecovered,
     JobRevived,
+    JobTagged,
 )
 from penstock.events.scaling import LeaderChanged, WorkersScaled
 from penstock.events.workflow import WorkflowContinued
@@ -405,6 +406,17 @@ def shortened(first: int = 10) -> Log:
 @pytest.mark.parametrize("first", range(2, 64))
 def test_what_is_left_of_a_good_log_is_not_blamed(first: int) -> None:
     assert shortened(first).report(acknowledged=("a",)).violations == []
+
+
+def test_a_job_may_be_tagged_after_its_end_and_leave_the_log_before_its_tag() -> None:
+    log = Log()
+    log.jobs["a"].append((97, JobTagged(job_id="a", added=("seen",), state="completed")))
+    assert log.report().violations == []
+    log = shortened()
+    log.jobs["a"] = [(97, JobTagged(job_id="a", added=("seen",), state="completed"))]
+    assert log.report().violations == []
+    log.jobs["a"] = [(97, JobTagged(job_id="a", added=("seen",), state="waiting"))]
+    assert set(log.report().broken) == {Rule.CARRIED}
 
 
 def test_commands_of_leaders_that_left_the_log_are_named_and_not_judged() -> None:

@@ -11,7 +11,7 @@ from penstock.events.workflow_memo import (
     MemoEntry,
     WorkflowMemo,
 )
-from penstock.worker.running.recent_workflows import RecentWorkflows
+from penstock.worker.workflows.recent_workflows import RecentWorkflows
 
 
 def recorded(entries: int) -> WorkflowMemo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.events.job import SparkCost
-from penstock.worker.spark.cost import ask, total
+from penstock.worker.spark.cost import ask, total, warm
 
 TAG = "penstock-token-7"
 
@@ -39,3 +39,8 @@ def test_nothing_costs_nothing_and_what_cannot_be_asked_is_not_known() -> None:
     assert total([], [], TAG) == SparkCost()
     assert ask("http://127.0.0.1:1", TAG) is None
     assert ask("file:///etc/passwd", TAG) is None
+
+
+def test_a_web_ui_that_is_not_there_is_no_error_to_a_first_job() -> None:
+    warm("http://127.0.0.1:1")
+    warm("file:///etc/passwd")

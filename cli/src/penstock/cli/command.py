@@ -55,6 +55,8 @@ def _global_options() -> list[click.Parameter]:
 
 
 GLOBAL_OPTIONS = _global_options()
+_WHOLE = 1_000
+"""Characters that no sentence of a help has."""
 
 
 class Command(click.Command):
@@ -102,6 +104,14 @@ class Group(Command, click.Group):
     """A noun with its verbs."""
 
     command_class = Command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The whole first sentence of each: what does not fit a line is continued, not cut."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(_WHOLE)) for name, one in commands if one is not None]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 class Lazy(NamedTuple):

@@ -74,8 +74,10 @@ def _summary(
 ) -> str:
     if not accepted:
         return f"refused: {errors} errors, {warnings} warnings"
-    queues = sum(len(pool.queues) for pool in configured.values())
-    return f"ok: {len(configured)} pools, {queues} queues, {len(settings.jobs.modules)} job modules"
+    queues = f"{sum(len(pool.queues) for pool in configured.values())} queues"
+    if elsewhere := sum(len(pool.source_queues) for pool in configured.values() if pool.source):
+        queues = f"{queues}, {elsewhere} queues of other systems"
+    return f"ok: {len(configured)} pools, {queues}, {len(settings.jobs.modules)} job modules"
 
 
 @config.command(example="penstock config show --nats-url nats://127.0.0.1:4222")

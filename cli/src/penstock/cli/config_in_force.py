@@ -25,6 +25,10 @@ from penstock.operations.settings_in_force import SettingsInForce, services
 PATIENCE_SECONDS = 15.0
 """How long `reload` waits for the services' answers."""
 _LOOK_SECONDS = 0.1
+_NO_SERVICE = (
+    "no running service has published its settings; services with another broker (nats.url) take a "
+    "new address over when they are restarted"
+)
 
 
 class DriftRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +58,8 @@ def diff(ctx: click.Context) -> None:
     """Compare the settings here with what each running service works with.
 
     Exit code 1 where they differ, or where a service refused to reload. What may differ between
-    machines (addresses, keys, folders) is not compared.
+    machines (addresses, keys, folders) is not compared. What a service has from a variable of its
+    environment needs a restart: under `penstock up` also nats.url and host.run_dir.
     """
     session: Session = ctx.obj
     records = session.run(lambda bus, settings: services(bus, Subjects(settings.prefix)))
@@ -65,6 +70,7 @@ def diff(ctx: click.Context) -> None:
         write_json({"services": [_service(record) for record in records], "differences": rows})
     else:
         _print(session, records, rows)
+        _note_held(records, settings)
     if rows or refused:
         ctx.exit(FAILED)
 
@@ -109,7 +115,7 @@ def _print(session: Session, records: Sequence[SettingsInForce], rows: list[Drif
     elif records:
         write_line(f"{len(records)} services run with these settings")
     else:
-        note("no running service has published its settings")
+        note(_NO_SERVICE)
 
 
 @click.command(cls=Command, example="penstock config reload && penstock config diff")
@@ -122,7 +128,9 @@ def reload(ctx: click.Context, no_import: bool) -> None:
 
     Each service reads its own file, on its own machine, and keeps its settings where the new ones
     cannot be used. SIGHUP does the same for one process. settings.md lists what waits for a
-    restart of the executors. Exit code 1 where a service refused or did not answer.
+    restart of the executors; what a service has from a variable of its environment waits for its
+    own, under `penstock up` also nats.url and host.run_dir. Exit code 1 where a service refused or
+    did not answer.
 
     No service is asked where `penstock config check --offline` refuses the settings here: exit
     code 2.
@@ -149,6 +157,7 @@ def reload(ctx: click.Context, no_import: bool) -> None:
         write_json({"services": [_service(answer) for answer in answers], "silent": silent})
     else:
         _print_answers(answers, silent)
+        _note_held(answers, session.settings())
     if silent or any(answer.refused for answer in answers) or not answers:
         ctx.exit(FAILED)
 
@@ -174,7 +183,20 @@ def _print_answers(answers: Sequence[SettingsInForce], silent: Sequence[str]) ->
     for name in silent:
         write_line(f"{name}: no answer within {PATIENCE_SECONDS:g} s")
     if not answers and not silent:
-        note("no running service has published its settings")
+        note(_NO_SERVICE)
+
+
+def _note_held(records: Sequence[SettingsInForce], settings: Settings) -> None:
+    """Names what no reload changes: above all the broker's address and ``host.run_dir``."""
+    held: dict[str, list[str]] = {}
+    for record in records:
+        for name in record.held_by_variables(settings):
+            held.setdefault(name, []).append(record.service)
+    for name, services_of in held.items():
+        note(
+            f"{name}: {', '.join(services_of)} has it from a variable of its environment, which "
+            "penstock up sets, too: another value needs a restart"
+        )
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.cli.installed import is_importable
 from penstock.cli.scaling.measurements import Measured
-from penstock.config import Settings
+from penstock.config import Settings, foreign_presets
 from penstock.config.profiles import Pool
 from penstock.config.serving import serving
 
@@ -38,6 +38,8 @@ def judge(
     """
     return [
         *remarks(settings),
+        *_source_remarks(settings, configured),
+        *_command_remarks(configured),
         *([] if no_import else _job_remarks(settings)),
         *lint(settings, configured, measured),
     ]
@@ -85,7 +87,8 @@ def remarks(settings: Settings) -> Iterator[Remark]:
     """Settings that are allowed but will not have the effect that was hoped for."""
     if not settings.pools:
         yield _warning("no-pool", "there is no pool, so nothing runs; add a table [pools.NAME]")
-    if not settings.jobs.modules:
+    has_own = any(not table.command for table in settings.pools.values())
+    if not settings.jobs.modules and (has_own or not settings.pools):
         text = "jobs.modules is empty, so workers can run no job; name the modules of your jobs"
         yield _warning("no-module", text)
     yield from _hook_remarks(settings)
@@ -96,6 +99,31 @@ def remarks(settings: Settings) -> Iterator[Remark]:
         in_settings(settings)
     except BadSchedule as error:
         yield Remark(rule="bad-schedule", level="error", text=str(error))
+
+
+def _source_remarks(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[Remark]:
+    """Of other systems' queues; none where the metrics service is not installed."""
+    if not (settings.sources and is_importable("penstock.metrics")):
+        return
+    from penstock.metrics.sources import registry  # noqa: PLC0415 - keeps `--help` quick
+
+    for text in registry.faults(settings, configured):
+        yield Remark(rule="bad-source", level="error", text=text)
+    # The metrics service may run on another machine, so neither is an error.
+    for name, table in settings.sources.items():
+        if fault := registry.secret_fault(name, table):
+            yield _warning("unreadable-secret", f"{fault}; the metrics service needs it")
+        if table.command and shutil.which(table.command[0]) is None:
+            yield _warning("unknown-command", _cannot_run(f"sources.{name}", table.command[0]))
+
+
+def _command_remarks(configured: Mapping[str, Pool]) -> Iterator[Remark]:
+    """Of commands of other systems' consumers; they may be installed on the hosts alone."""
+    for name, pool in configured.items():
+        if pool.is_foreign and shutil.which(pool.command[0]) is None:
+            yield _warning("unknown-command", _cannot_run(f"pools.{name}", pool.command[0]))
+        for fault in foreign_presets.faults(pool.preset, pool.command, pool.slots, pool.ready):
+            yield _warning("command-flags", f"pools.{name}: {fault}")
 
 
 def _job_remarks(settings: Settings) -> Iterator[Remark]:
@@ -117,8 +145,11 @@ def _hook_remarks(settings: Settings) -> Iterator[Remark]:
             yield _warning("unserved-queue", f"{table}: queue {queue!r}: {reason}")
     for name, hook in settings.hooks.items():
         if hook.command and shutil.which(hook.command[0]) is None:
-            text = f"hooks.{name}: command {hook.command[0]!r} cannot be run on this machine"
-            yield _warning("unknown-command", text)
+            yield _warning("unknown-command", _cannot_run(f"hooks.{name}", hook.command[0]))
+
+
+def _cannot_run(table: str, program: str) -> str:
+    return f"{table}: command {program!r} cannot be run on this machine"
 
 
 def _warning(rule: str, text: str) -> Remark:

@@ -13,7 +13,7 @@ from penstock.bus.protocol import Bus, Stored
 from penstock.bus.since import first_since
 from penstock.cli.command import Group
 from penstock.cli.errors import Refused
-from penstock.cli.output import note, write_json, write_line
+from penstock.cli.output import note, write_json, write_json_line, write_line
 from penstock.cli.parameters import SECONDS, Name
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -21,7 +21,6 @@ from penstock.events.catalogue import ALL, LOGGED, entry
 from penstock.events.envelope import MalformedEvent, utc_now
 from penstock.events.subjects import Subjects
 from penstock.jobs.payloads import redaction
-from penstock.telemetry.lines import printable_json
 from penstock.views.event_text import line
 
 
@@ -87,7 +86,7 @@ async def _print_events(session: Session, bus: Bus, subjects: Subjects, wanted: 
 
 def _print_event(session: Session, stored: Stored) -> None:
     if session.as_json:
-        click.echo(printable_json(_shown(stored.body)))
+        write_json_line(_shown(stored.body))
         return
     try:
         write_line(line(LOGGED.decode(stored.body)))

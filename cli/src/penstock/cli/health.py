@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from penstock.cli.command import Command
-from penstock.cli.output import write_json, write_line
+from penstock.cli.output import write_json, write_lines
 from penstock.cli.parameters import SECONDS
 from penstock.cli.session import Session
 from penstock.health.report import Report, State
@@ -79,7 +79,7 @@ def _show(session: Session, report: Report) -> None:
     if session.as_json:
         write_json(report)
     else:
-        write_line("\n".join(lines(report)))
+        write_lines(lines(report))
 
 
 def lines(report: Report) -> Iterator[str]:

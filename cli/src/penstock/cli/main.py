@@ -21,13 +21,14 @@ COMMANDS = {
     "decider": Lazy("service", "Run the decider.", RUN),
     "executor": Lazy("service", "Run this host's executor.", RUN),
     "orchestrator": Lazy("service", "Run the orchestrator.", RUN),
+    "console": Lazy("service", "Run the console: web pages and an HTTP API.", RUN),
     "pipeline": Lazy("pipeline.command", "The event log as a lake, by Spark.", RUN),
     "worker": Lazy("scaling.worker", "Run one job worker, or list workers.", RUN),
     "job": Lazy("jobs.job", "Submit, list, show, cancel and retry jobs.", LOOK),
     "dead": Lazy("jobs.dead", "Dead letters: list, retry, delete.", LOOK),
     "batch": Lazy("jobs.batch", "Batches of jobs: watch, cancel, retry.", LOOK),
-    "graph": Lazy("jobs.graph", "Chains and graphs: show, continue, cancel.", LOOK),
-    "workflow": Lazy("jobs.workflow", "Workflows: run, show, why, signal, define.", LOOK),
+    "graph": Lazy("workflows.graph", "Chains and graphs: show, continue, cancel.", LOOK),
+    "workflow": Lazy("workflows.command", "Workflows: run, show, why, signal, define.", LOOK),
     "recover": Lazy("jobs.recover", "Stuck jobs: show and recover.", LOOK),
     "reload": Lazy("scaling.reload", "New job code: import it, replace workers.", LOOK),
     "queue": Lazy("jobs.queue", "Queues: depth, running, delayed, age.", LOOK),
@@ -58,6 +59,7 @@ COMMANDS = {
         CHECK,
         needs="penstock-decider",
     ),
+    "api": Lazy("api.command", "The console: tokens, accounts, audit log, rows.", CHECK),
     "deploy": Lazy("deploy.command", "Keys and certificates of an installation.", CHECK),
     "config": Lazy("config", "Check and show the settings in force.", CHECK),
 }
@@ -88,11 +90,11 @@ class Penstock(LazyGroup):
         except Exception as error:
             if os.environ.get(errors.DEBUG_VARIABLE) and not isinstance(error, click.Abort):
                 raise
-            from penstock.telemetry.lines import printable  # noqa: PLC0415
+            from penstock.cli.output import note  # noqa: PLC0415
 
             line, code = errors.explain(error)
             if line:
-                click.echo(f"penstock: {printable(line)}", err=True)
+                note(f"penstock: {line}")
         sys.exit(code if isinstance(code, int) else 0)
 
 

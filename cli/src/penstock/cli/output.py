@@ -1,11 +1,15 @@
-"""The output of commands: tables and lines as text, or JSON."""
+"""The output of commands: tables and lines as text, or JSON.
+
+Names, keys, reasons and error texts come from outside. Every command prints through this module,
+where whatever they hold neither begins a line of its own nor steers the terminal.
+"""
 
 from __future__ import annotations
 
 import io
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,7 +17,7 @@ import click
 import msgspec
 
 from penstock.cli.session import Session
-from penstock.telemetry.lines import printable, printable_json
+from penstock.telemetry.lines import one_line, printable_json
 
 _UNLIMITED = 1_000_000
 """Characters of a line that no row reaches."""
@@ -41,18 +45,34 @@ class Column(NamedTuple):
 
 
 def write_line(text: str) -> None:
-    """Prints a line on standard output."""
-    click.echo(printable(text))
+    """Prints one line on standard output, also where the text has line breaks."""
+    click.echo(one_line(text))
+
+
+def write_lines(lines: Iterable[str]) -> None:
+    """Prints each text as one line on standard output."""
+    for text in lines:
+        write_line(text)
 
 
 def note(text: str) -> None:
-    """Prints a remark on standard error."""
-    click.echo(printable(text), err=True)
+    """Prints a remark, one line, on standard error."""
+    click.echo(one_line(text), err=True)
+
+
+def write_progress(text: str) -> None:
+    """Prints a text over the last line of standard error, which the next one replaces."""
+    click.echo(f"\r{one_line(text)}", nl=False, err=True)
 
 
 def write_json(value: Any) -> None:
     """Prints any struct, list or table as indented JSON."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    click.echo(printable_json(text))
+
+
+def write_json_line(text: str) -> None:
+    """Prints a JSON value that is text already, on one line."""
     click.echo(printable_json(text))
 
 

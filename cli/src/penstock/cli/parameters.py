@@ -49,3 +49,10 @@ LAKE = click.option(
 MASTER = click.option(
     "--master", default="local[2]", show_default=True, help="Spark master to run on."
 )
+MOST_ROWS = click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Most rows to list.",
+)

@@ -1,9 +1,13 @@
-"""A bar that shows how far a command is, where a person looks on."""
+"""How far a command is: a bar where a person looks on, lines where a program does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from penstock.cli.output import note
+
+_STEP = 0.01
 
 
 @contextmanager
@@ -16,3 +20,17 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
+
+
+@contextmanager
+def progress_lines(title: str) -> Iterator[Callable[[float], None]]:
+    """The share that is done on standard error, a line each hundredth: ``simulating 0.42``."""
+    shown = -1.0
+
+    def show(share: float) -> None:
+        nonlocal shown
+        if share >= shown + _STEP or share >= 1:
+            shown = share
+            note(f"{title} {share:.2f}")
+
+    yield show

@@ -61,3 +61,6 @@ orchestrator = _command(
     "orchestrator",
     "Run the orchestrator: it completes transitions that a crash cut off, until SIGTERM.",
 )
+console = _command(
+    "console", "Run the console: web pages and an HTTP API over the event log, until SIGTERM."
+)

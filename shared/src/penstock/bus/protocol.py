@@ -103,7 +103,10 @@ class Outgoing(msgspec.Struct, frozen=True):
 class Stored(msgspec.Struct, frozen=True):
     """A message as the stream keeps it. ``at`` is the time it was stored, by the broker's clock.
 
-    ``behind``: how many of the subject asked for are stored after it; only a history knows.
+    ``behind``: how many of what was asked for were stored after it then; None where that is not
+    known.
+    ``compared``: the condition that held when it was stored, by the broker's word: no sender can
+    make one up. None: there was none, or it is in doubt, as behind the first of an atomic batch.
     """
 
     subject: str
@@ -112,6 +115,7 @@ class Stored(msgspec.Struct, frozen=True):
     body: bytes
     headers: Headers = {}
     behind: int | None = None
+    compared: Expect | None = None
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -167,6 +171,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
         delivered: count of deliveries since the consumer was made, redeliveries included.
         delivered_sequence: stream sequence of the latest delivery; waiting jobs lie beyond it.
         paused: none is delivered.
+        paused_until: when the pause ends by itself; None for one that does not.
     """
 
     queue: str
@@ -176,6 +181,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
     delivered_sequence: int
     redelivered: int = 0
     paused: bool = False
+    paused_until: datetime | None = None
 
 
 class Subscription(Protocol):
@@ -242,10 +248,15 @@ class Bus(Protocol):
         """The last message of a subject (wildcards allowed)."""
         ...
 
-    async def last_of(self, stream: str, subjects: Sequence[str]) -> dict[str, Stored]:
+    async def last_of(
+        self, stream: str, subjects: Sequence[str], before: int = 0
+    ) -> dict[str, Stored]:
         """The last message of each of these subjects that has one (no wildcards), by subject.
 
         In one request for hundreds. Read from any replica, which may lag behind the last append.
+
+        Args:
+            before: only messages of lower sequences; 0 for all.
         """
         ...
 
@@ -284,7 +295,19 @@ class Bus(Protocol):
         ...
 
     async def remove(self, stream: str, subject: str, before: int = 0) -> None:
-        """Deletes the messages of a subject; with ``before`` only those of lower sequences."""
+        """Deletes the messages of a subject; with ``before`` only those of lower sequences.
+
+        In a stream that keeps one message a subject, one that was replaced earlier may be the last
+        again after the broker was killed. Use :func:`penstock.bus.records.remove` where that harms.
+        """
+        ...
+
+    async def remove_each(self, stream: str, bounds: Mapping[str, int]) -> None:
+        """As :meth:`remove` for many subjects, each with its ``before``, pipelined.
+
+        Raises:
+            BusError: of some, messages may be left.
+        """
         ...
 
     async def remove_message(self, stream: str, sequence: int) -> None:
@@ -308,8 +331,14 @@ class Bus(Protocol):
 
     def puller(self, queue: str) -> Puller: ...
 
-    async def pause_queue(self, queue: str, paused: bool) -> None:
-        """Nothing of the queue is delivered to anyone while it is paused. Kept by the broker."""
+    async def pause_queue(self, queue: str, paused: bool, until: datetime | None = None) -> None:
+        """Nothing of the queue is delivered to anyone while it is paused. Kept by the broker.
+
+        Args:
+            queue: its name.
+            paused: False resumes it.
+            until: when the broker itself ends the pause; None: it lasts until it is ended.
+        """
         ...
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:

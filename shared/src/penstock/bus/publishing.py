@@ -10,6 +10,7 @@ import msgspec
 import nats.errors
 
 from penstock.bus import access
+from penstock.bus.headers import parse_headers
 from penstock.bus.protocol import (
     BusError,
     BusRefused,
@@ -20,7 +21,7 @@ from penstock.bus.protocol import (
     TooManyBatches,
     WrongSequence,
 )
-from penstock.bus.wire import WireClient, frame, parse_headers
+from penstock.bus.wire import WireClient, frame
 
 _WRONG_SEQUENCE = 10071
 _BATCH_LIMIT = 1000

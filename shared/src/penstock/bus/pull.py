@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 from nats.aio.subscription import Subscription
 
+from penstock.bus.headers import parse_headers, stored_headers
 from penstock.bus.protocol import Delivery, Stored
-from penstock.bus.wire import WireClient, own_headers, parse_headers
+from penstock.bus.wire import WireClient
 
 _ACK = b"$JS.ACK."
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FINAL = {404, 408}  # nothing there; the pull expired
 _NO_CONSUMER = 503  # no responders
 _RETRY_SECONDS = 0.2
@@ -205,13 +207,25 @@ def ack_numbers(reply: bytes) -> list[bytes]:
     return parts[-5:] if len(parts) == 9 else parts[6:11]
 
 
+def stored_time(nanoseconds: int) -> datetime:
+    """When a message was stored, UTC: cut off to microseconds, as ``fromisoformat`` does it.
+
+    Args:
+        nanoseconds: since 1970, as an ack subject has them.
+    """
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
 def stored(subject: str, reply: bytes, body: bytes, block: bytes | None) -> Stored:
     """A followed message."""
-    followed = delivery(subject, reply, body, block)
+    headers, compared = stored_headers(block)
+    _, sequence, _, stored_ns, pending = ack_numbers(reply)
     return Stored(
         subject=subject,
-        sequence=followed.sequence,
-        at=datetime.fromtimestamp(followed.stored_at, UTC),
+        sequence=int(sequence),
+        at=stored_time(int(stored_ns)),
         body=body,
-        headers=own_headers(followed.headers),
+        headers=headers,
+        behind=int(pending),
+        compared=compared,
     )

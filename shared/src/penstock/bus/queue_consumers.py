@@ -24,7 +24,6 @@ Api = Callable[..., Awaitable[dict[str, Any]]]
 
 _LOOK_SECONDS = 0.2
 _NO_CONSUMER = 10014
-_FAR_FUTURE = "2200-01-01T00:00:00Z"
 _LAST_PAUSES_SECONDS = (0.05, 0.2, 1.0, 5.0)
 _FIRST_WAIT_SECONDS = 0.02
 _LONGEST_WAIT_SECONDS = 0.2
@@ -113,13 +112,14 @@ class QueueConsumers:
         self._inboxes.discard(inbox)
 
     # --- pausing ----------------------------------------------------------------------------------
-    async def pause(self, queue: str, paused: bool) -> None:
-        """Has the broker deliver none of the queue's jobs, or deliver them again."""
+    async def pause(self, queue: str, paused: bool, until: datetime | None = None) -> None:
+        """Has the broker deliver none of the queue's jobs (until then), or deliver them again."""
         await self.ensure(queue)
         consumer = f"{self._subjects.jobs_stream}.{self._subjects.consumer(queue)}"
         await self._exists(queue, consumer)
         if paused:
-            await self._api(f"CONSUMER.PAUSE.{consumer}", {"pause_until": _FAR_FUTURE})
+            pause_until = until.isoformat() if until else streams.PAUSED_FOR_GOOD
+            await self._api(f"CONSUMER.PAUSE.{consumer}", {"pause_until": pause_until})
             return
         # A pause that is lifted wakes no pull until the next message comes; one that ends does.
         for seconds in _LAST_PAUSES_SECONDS:

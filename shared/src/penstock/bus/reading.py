@@ -16,11 +16,12 @@ import nats.errors
 
 from penstock.bus import bounded
 from penstock.bus.access import Refusals
+from penstock.bus.headers import DirectAnswer, direct_answer, stored_headers
 from penstock.bus.patterns import covering, matches
-from penstock.bus.protocol import BusRefused, BusUnavailable, Extent, Stored
+from penstock.bus.protocol import BusRefused, BusUnavailable, Expect, Extent, Stored
 from penstock.bus.pull import PAGE_BYTES, Inbox, place, stored
 from penstock.bus.streams import configured_bytes
-from penstock.bus.wire import WireClient, own_headers, parse_headers
+from penstock.bus.wire import WireClient
 
 T = TypeVar("T")
 Api = Callable[..., Awaitable[dict[str, Any]]]
@@ -78,12 +79,14 @@ class Reader:
                 return None
             raise BusRefused(f"{stream}: {error.get('description')}")
         message = msgspec.convert(answer["message"], _RawMessage, strict=False)
+        headers, compared = stored_headers(message.hdrs)
         return Stored(
             subject=message.subject,
             sequence=message.seq,
-            at=message.time,
+            at=datetime.fromisoformat(message.time),
             body=message.data,
-            headers=own_headers(parse_headers(message.hdrs)[1]),
+            headers=headers,
+            compared=compared,
         )
 
     async def last(self, stream: str, subject: str) -> Stored | None:
@@ -115,18 +118,26 @@ class Reader:
         }  # fmt: skip
         return await self._direct(stream, request, subject)
 
-    async def last_of(self, stream: str, subjects: Sequence[str]) -> dict[str, Stored]:
+    async def last_of(
+        self, stream: str, subjects: Sequence[str], before: int = 0
+    ) -> dict[str, Stored]:
         parts = [
             subjects[i : i + _LAST_OF_AT_ONCE] for i in range(0, len(subjects), _LAST_OF_AT_ONCE)
         ]
-        read = await bounded.gather(partial(self._last_of_part, stream), parts, _PAGES_AT_ONCE)
+        read = await bounded.gather(
+            partial(self._last_of_part, stream, before), parts, _PAGES_AT_ONCE
+        )
         return {message.subject: message for part in read for message in part}
 
-    async def _last_of_part(self, stream: str, subjects: Sequence[str]) -> list[Stored]:
+    async def _last_of_part(
+        self, stream: str, before: int, subjects: Sequence[str]
+    ) -> list[Stored]:
         messages: list[Stored] = []
         missing = list(subjects)
         while missing:
-            request = {"multi_last": missing, "max_bytes": PAGE_BYTES}
+            request: dict[str, Any] = {"multi_last": missing, "max_bytes": PAGE_BYTES}
+            if before:
+                request["up_to_seq"] = before - 1
             page = await self._direct(stream, request, f"{len(missing)} subjects")
             messages += (message for message, _ in page)
             if not page or not page[-1][0].behind:
@@ -147,11 +158,11 @@ class Reader:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def on_message(_: str, __: bytes, body: bytes, block: bytes | None) -> None:
-            status, headers = parse_headers(block)
-            if not status:
-                messages.append((_message(body, headers), block))
+            answer = direct_answer(block)
+            if not isinstance(answer, int):
+                messages.append((_message(body, *answer), block))
             elif not done.done():
-                done.set_result(status)
+                done.set_result(answer)
 
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe_raw(inbox, on_message)
@@ -299,17 +310,20 @@ class Reader:
 class _RawMessage(msgspec.Struct):
     subject: str
     seq: int
-    time: datetime
+    time: str
     data: bytes = b""
     hdrs: bytes = b""
 
 
-def _message(body: bytes, headers: dict[str, str]) -> Stored:
+def _message(
+    body: bytes, answer: DirectAnswer, headers: dict[str, str], compared: Expect | None
+) -> Stored:
     return Stored(
-        subject=headers.pop("Nats-Subject"),
-        sequence=int(headers.pop("Nats-Sequence")),
-        at=datetime.fromisoformat(headers.pop("Nats-Time-Stamp")),
+        subject=answer.subject,
+        sequence=answer.sequence,
+        at=datetime.fromisoformat(answer.at),
         body=body,
-        headers=own_headers(headers),
-        behind=int(headers["Nats-Num-Pending"]),
+        headers=headers,
+        behind=answer.behind,
+        compared=compared,
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from penstock.bus.protocol import QueueDepth
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 
+PAUSED_FOR_GOOD = "2200-01-01T00:00:00Z"
+"""End of a pause that lasts until the queue is resumed: the broker knows none without an end."""
 MAX_QUEUES = 100_000
 """One consumer a queue; 1,000 idle ones take the broker 33 MB."""
 _UPDATED: dict[str, Any] = {
@@ -162,6 +165,15 @@ def _streams(settings: Settings, subjects: Subjects, extra_bytes: int) -> list[d
             "allow_msg_ttl": True,
         },
         *([logs] if settings.logs.enabled else []),
+        {
+            "name": subjects.console_stream,
+            "subjects": [f"{prefix}.console.*.*.*"],
+            # No key removes an entry of the audit log: what ages carries a time to live.
+            "deny_delete": True,
+            "deny_purge": True,
+            "allow_msg_ttl": True,
+            "max_msg_size": _LARGEST_BYTES,
+        },
         {  # the last: where it is there, the others are
             "name": subjects.events_stream,
             "subjects": [f"{prefix}.events.*.*.*"],
@@ -247,4 +259,10 @@ def depth(info: dict[str, Any]) -> QueueDepth:
         delivered_sequence=info["delivered"]["stream_seq"],
         redelivered=info.get("num_redelivered", 0),
         paused=info.get("paused") or False,
+        paused_until=_pause_end(info) if info.get("paused") else None,
     )
+
+
+def _pause_end(info: dict[str, Any]) -> datetime | None:
+    end = info["config"].get("pause_until")
+    return datetime.fromisoformat(end) if end and end != PAUSED_FOR_GOOD else None

@@ -24,6 +24,7 @@ from nats.errors import Error
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
 
 from penstock.bus.access import is_loopback
+from penstock.bus.headers import EXPECTED
 from penstock.bus.peers import owner_in, user_number, user_of
 from penstock.bus.protocol import Outgoing
 
@@ -42,10 +43,8 @@ RawHandler = Callable[[str, bytes, bytes, bytes | None], None]
 """``(subject, reply, body, header block)``; called while the socket is read, must not block."""
 
 _SUBJECT = re.compile(r"[!-~]+")
-_LINE_BREAK = re.compile(r"[\r\n]")
-_OF_BROKER = "Nats-"
-_EXPECT = b"Nats-Expected-Last-Subject-Sequence: %d\r\n"
-_EXPECT_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject: %b\r\n"
+_EXPECT = f"{EXPECTED}: %d\r\n".encode()
+_EXPECT_SUBJECT = f"{EXPECTED}-Subject: %b\r\n".encode()
 
 
 class WireParser(Parser):  # type: ignore[misc]
@@ -293,39 +292,3 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
     if text.count("\r") != ends or text.count("\n") != ends or ":" in "".join(headers):
         raise ValueError(f"one of the headers {list(headers)[:9]} holds a line break or a colon")
     return text.encode()
-
-
-def parse_headers(block: bytes | None) -> tuple[int, dict[str, str]]:
-    """Status code (0 for none) and headers of a header block.
-
-    The first value of a key counts; of the broker's own keys the last, since it adds them behind
-    what the sender of a stored message wrote, who may have used the same names.
-
-    The broker takes a lone CR or LF within a value; it becomes a blank, since a header that holds
-    one could not be sent on.
-    """
-    if not block:
-        return 0, {}
-    text = block.decode("utf-8", "replace")
-    lines = text.split("\r\n")
-    if not text.count("\r") == text.count("\n") == len(lines) - 1:
-        lines = [_LINE_BREAK.sub(" ", line) for line in lines]
-    status = lines[0][9:12]
-    headers: dict[str, str] = {}
-    for line in lines[1:]:
-        key, colon, value = line.partition(":")
-        if colon and (key not in headers or key.startswith(_OF_BROKER)):
-            headers[key] = value.strip()
-    return int(status) if status.isdigit() else 0, headers
-
-
-def parse_lines(block: bytes | None) -> list[tuple[str, str]]:
-    """All headers of a header block, repeated ones included."""
-    lines = (block or b"").decode("utf-8", "replace").split("\r\n")[1:]
-    parts = (line.partition(":") for line in lines)
-    return [(key, value.strip()) for key, colon, value in parts if colon]
-
-
-def own_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The sender's headers, without those that the broker reads or writes."""
-    return {key: value for key, value in headers.items() if not key.startswith(_OF_BROKER)}

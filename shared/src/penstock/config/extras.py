@@ -13,12 +13,13 @@ class ExtraMissing(ConfigError):
 
 
 @contextmanager
-def needed(extra: str, feature: str) -> Iterator[None]:
-    """Around the import of a library that an extra of `penstock-client` brings.
+def needed(extra: str, feature: str, distribution: str = "penstock-client") -> Iterator[None]:
+    """Around the import of a library that an extra of one of our distributions brings.
 
     Args:
         extra: such as ``encryption``.
         feature: what asks for it, at the beginning of a sentence.
+        distribution: the one that has the extra.
 
     Raises:
         ExtraMissing: the library is not installed.
@@ -28,5 +29,5 @@ def needed(extra: str, feature: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise ExtraMissing(
             f"{feature} needs the package {(error.name or '').partition('.')[0]}; "
-            f"run: pip install 'penstock-client[{extra}]'"
+            f"run: pip install '{distribution}[{extra}]'"
         ) from error

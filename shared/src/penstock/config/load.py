@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,11 @@ FILE = "penstock.toml"
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
 DEBUG_VARIABLE = "PENSTOCK_DEBUG"
-NO_SETTINGS = frozenset({FILE_VARIABLE, DEBUG_VARIABLE})
+CONSOLE_PORT_VARIABLE = "PENSTOCK_UP_CONSOLE_PORT"
+CONSOLE_FOLDER_VARIABLE = "PENSTOCK_UP_CONSOLE_FOLDER"
+NO_SETTINGS = frozenset(
+    {FILE_VARIABLE, DEBUG_VARIABLE, CONSOLE_PORT_VARIABLE, CONSOLE_FOLDER_VARIABLE}
+)
 
 
 class ConfigError(ValueError):
@@ -80,6 +84,22 @@ def check(
     except msgspec.ValidationError as error:
         text = explain.explain(str(error), tree, origins or {}, elsewhere=elsewhere)
         raise ConfigError(text) from error
+
+
+def set_by_variables(names: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Those of some settings, by dotted name, that an environment variable sets.
+
+    A variable that sets a whole table sets all in it.
+    """
+    variables = {variable for variable, _ in _from_environment(environment)}
+    return [name for name in names if any(one in variables for one in _variables_of(name))]
+
+
+def _variables_of(name: str) -> Iterator[str]:
+    """The variables that can set a setting: its own, and those of the tables around it."""
+    path = name.upper().split(".")
+    for length in range(1, len(path) + 1):
+        yield ENVIRONMENT_PREFIX + "__".join(path[:length])
 
 
 def dump(settings: Settings) -> str:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from penstock.config.foreign import Drain
+from penstock.config.foreign_presets import PresetName
 from penstock.config.section import BudgetWindow, Count, NonNegative, Positive, Section, Share
 
 Forecasting = Literal["on", "off"]
@@ -211,6 +213,25 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
         serves: of a Spark pool: pools whose jobs work on this cluster.
         slots_per_job: of a Spark pool: tasks that a job of a served pool counts here, from its
             dispatch until its own tasks do.
+        source: the table ``[sources.NAME]`` of another system, in which the pool's queues are;
+            needs ``command``.
+        command: a program and its arguments, which is run in place of each worker, without a shell:
+            a consumer of another system. ``{queues}`` stands for the names of the pool's queues
+            with commas between them, ``{worker}``, ``{host}`` and ``{pool}`` for names; an argument
+            with ``{queue}`` is repeated for each queue. Without ``source`` the pool needs the
+            strategy ``fixed``.
+        preset: the library of the command: ``ready`` and ``drain`` are taken from it where they are
+            not set, and `penstock config check` reads the command's flags; see foreign-workers.md.
+        ready: what shows that such a process takes messages: ``log:REGEX`` (a line of its output),
+            ``port:N`` (it listens there), ``http:URL`` (of this machine; answers with 2xx),
+            ``file:PATH`` (exists; ``{worker}`` may stand in it) or ``seconds:N``.
+        ready_seconds: such a process that is not ready after so long is drained and replaced.
+        drain: how such a process is ended: ``{ signal = "TERM", seconds = 30, then = "KILL" }``.
+            It gets ``signal``, ``then`` after ``seconds``, and is killed five seconds later.
+        runtime_seconds: how long such a process handles one message, until that is measured; 0: not
+            known. For queues of a ``source``.
+        environment: names of variables of the executor that such a process gets, ``PREFIX_*`` for
+            all that begin so, beside the usual ones (``PATH``, ``HOME``, ``LANG`` and the like).
         priorities: each queue has three lanes, ``high``, ``normal`` and ``low``; a worker takes
             from a lower one only what it finds when the higher ones are empty.
         profile: what the pool starts from; an exclusive pool's is ``exclusive``.
@@ -224,13 +245,27 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
     slot_memory_bytes: Annotated[int, Meta(ge=450 * 1024 * 1024)] = 1024 * 1024 * 1024
     serves: tuple[str, ...] = ()
     slots_per_job: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    source: str = ""
+    command: tuple[str, ...] = ()
+    preset: PresetName = ""
+    ready: str = "seconds:1"
+    ready_seconds: Positive = 60.0
+    drain: Drain = Drain()
+    runtime_seconds: NonNegative = 0.0
+    environment: tuple[str, ...] = ()
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
     """A pool as it is used: profile and overrides worked out.
 
     Attributes:
+        queues: queues of jobs; empty where the pool's work is elsewhere.
         slots: jobs that one worker runs at a time; tasks, of a Spark Worker.
+        source: the other system that has the pool's queues; empty for none.
+        source_queues: names of the queues there, in priority order.
+        command: what is run as each worker; empty for workers of our own.
+        preset: the library of that; worked into ``ready`` and ``drain``.
+        runtime_seconds: of one message, until it is measured; 0 where that is not known.
     """
 
     name: str
@@ -241,6 +276,20 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     slot_memory_bytes: int = 0
     serves: tuple[str, ...] = ()
     slots_per_job: int = 1
+    source: str = ""
+    source_queues: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    preset: PresetName = ""
+    ready: str = "seconds:1"
+    ready_seconds: float = 60.0
+    drain: Drain = Drain()
+    runtime_seconds: float = 0.0
+    environment: tuple[str, ...] = ()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Its workers are processes of another system, which run none of our jobs."""
+        return bool(self.command)
 
     @property
     def scalable(self) -> bool:

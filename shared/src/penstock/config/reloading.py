@@ -6,8 +6,8 @@ A section names in ``of_process`` what an executor takes over at its start only,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -39,11 +39,21 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 def sparse(settings: Settings) -> Tree:
     """The settings that are not at their defaults, as nested tables without secrets.
 
-    Of addresses only scheme and host are left, and ``/***`` where more follows; of a hook's command
-    the program, and ``***`` where arguments follow.
+    Of addresses only scheme and host are left, and ``/***`` where more follows; of the command of a
+    hook, a pool or a source the program, and ``***`` where arguments follow.
     """
-    tree: Tree = hosts_only(masked_settings(_sparse(settings), settings.encryption.masked))
-    for table in tree.get("hooks", {}).values():
+    return _for_others(_sparse(settings), settings)
+
+
+def full(settings: Settings) -> Tree:
+    """All settings as nested tables, without secrets, as :func:`sparse` shows them to others."""
+    return _for_others(msgspec.json.decode(msgspec.json.encode(settings)), settings)
+
+
+def _for_others(shown: Tree, settings: Settings) -> Tree:
+    tree: Tree = hosts_only(masked_settings(shown, settings.encryption.masked))
+    tables = (tree.get(name, {}).values() for name in ("hooks", "pools", "sources"))
+    for table in (table for group in tables for table in group):
         if len(table.get("command", ())) > 1:
             table["command"] = [table["command"][0], MASK]
     return tree
@@ -75,6 +85,24 @@ def differences(file: Tree, in_force: Tree) -> list[Difference]:
         and not _of_machine(name)
         and not (_is_table_in(service_values, name) or _is_table_in(file_values, name))
     ]
+
+
+def values(tree: Tree) -> Tree:
+    """The values of nested tables by dotted name."""
+    return _flat(tree)
+
+
+def adopted(service: str, name: str, variables: Collection[str]) -> Literal["reload", "restart"]:
+    """When a service takes over another value of a setting.
+
+    Args:
+        service: such as ``executor``.
+        name: dotted, of the setting.
+        variables: the settings that environment variables set, which do not change while a process
+            lives.
+    """
+    is_of_process = service == "executor" and needs_restart(name)
+    return "restart" if is_of_process or name in variables else "reload"
 
 
 def taken_over(current: Settings, new: Settings) -> tuple[Settings, tuple[str, ...]]:

@@ -17,6 +17,7 @@ Period = Annotated[float, Meta(gt=0, le=36_500)]
 BudgetWindow = Annotated[float, Meta(ge=600, le=2_678_400)]
 """Ten minutes to a month."""
 Count = Annotated[int, Meta(ge=0, le=100_000)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
 Share = Annotated[float, Meta(gt=0, lt=1)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """A name that may be part of a subject."""

@@ -59,7 +59,9 @@ def serving(settings: Settings) -> Serving:
     """The same for settings that need not be a valid topology."""
     owners: dict[str, str] = {}
     for name, table in settings.pools.items():
-        for queue in () if table.kind == "spark" else table.queues or (name,):
+        if table.kind == "spark" or table.command:
+            continue
+        for queue in table.queues or (name,):
             lanes = PRIORITIES if table.priorities else PRIORITIES[1:2]
             owners |= {in_lane(queue, lane): name for lane in lanes}
     return Serving(settings, owners)

@@ -11,11 +11,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from penstock.config.console import Console
 from penstock.config.hooks import HookTable
 from penstock.config.hosts import Health, Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
 from penstock.config.schedules import ScheduleTable
-from penstock.config.section import ALL, Count, Name, NonNegative, Period, Positive, Section
+from penstock.config.secret_names import is_secret, spelled
+from penstock.config.section import ALL, Count, Name, NonNegative, Period, Port, Positive, Section
+from penstock.config.sources import SourceTable
 from penstock.config.spark import Cluster, Pipeline, Spark
 
 
@@ -286,9 +289,6 @@ class Telemetry(Section, frozen=True, kw_only=True):
     propagators: tuple[Literal["tracecontext", "baggage", "b3", "b3multi", "jaeger"], ...] = ()
 
 
-Port = Annotated[int, Meta(ge=0, le=65535)]
-
-
 class Http(Section, frozen=True, kw_only=True):
     """The addresses of `/healthz`, `/readyz` and `/metrics`. There is no password.
 
@@ -301,6 +301,8 @@ class Http(Section, frozen=True, kw_only=True):
         decider_port: of the decider; 0 takes a free port and logs it.
         orchestrator_port: of the orchestrator; 0 takes a free port and logs it.
         executor_port: of the executor; 0 takes a free port and logs it.
+        console_port: of the console's health and metrics, not of its pages; 0 takes a free port and
+            logs it.
     """
 
     of_process = ALL
@@ -312,6 +314,7 @@ class Http(Section, frozen=True, kw_only=True):
     decider_port: Port = 9462
     orchestrator_port: Port = 9463
     executor_port: Port = 9464
+    console_port: Port = 9465
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -353,7 +356,19 @@ class Settings(Section, frozen=True, kw_only=True):
     pipeline: Pipeline = Pipeline()
     telemetry: Telemetry = Telemetry()
     http: Http = Http()
+    console: Console = Console()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}
+    sources: dict[Name, SourceTable] = {}
     schedules: dict[Name, ScheduleTable] = {}
     hooks: dict[Name, HookTable] = {}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        hidden = spelled(self.encryption.masked)
+        for argument in self.console.searchable_arguments:
+            if is_secret(argument.rpartition(":")[2], hidden):
+                raise ValueError(
+                    f"console.searchable_arguments: {argument!r} is in encryption.masked; masked "
+                    "arguments are never searched"
+                )

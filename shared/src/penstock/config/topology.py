@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import UNSET
 
+from penstock.config.foreign_pools import as_foreign, shared_queue, wrong_of_foreign
 from penstock.config.load import ConfigError
 from penstock.config.profiles import PROFILES, Pool, PoolTable, Profile
 from penstock.config.settings import Settings
@@ -25,7 +26,8 @@ def pools(settings: Settings) -> dict[str, Pool]:
         ConfigError: a queue in two pools, an exclusive group, bounds the wrong way round, an
             unknown profile, a name that cannot be a subject, a pool on an excluded queue, a Spark
             pool without a cluster or one that serves a pool that is not there, slots where jobs
-            run one at a time, a default pool that is none or takes no further queues.
+            run one at a time, a default pool that is none or takes no further queues, workers of
+            another system that cannot be run as it says.
     """
     pools = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
     owner: dict[str, str] = {}
@@ -44,14 +46,17 @@ def pools(settings: Settings) -> dict[str, Pool]:
                     "remove it from 'excluded' or remove the pool"
                 )
         _check_served(pool, pools)
+    if wrong := shared_queue(pools):
+        raise ConfigError(wrong)
     _check_default(settings, pools)
     return pools
 
 
 def _check_default(settings: Settings, pools: Mapping[str, Pool]) -> None:
     name = settings.default_pool
-    if name and (name not in pools or pools[name].kind not in ("queue", "group")):
-        fitting = ", ".join(sorted(p.name for p in pools.values() if p.kind in ("queue", "group")))
+    fits = {p.name for p in pools.values() if p.kind in ("queue", "group") and not p.is_foreign}
+    if name and name not in fits:
+        fitting = ", ".join(sorted(fits))
         raise ConfigError(
             f"default_pool names {name!r}, expected a pool of kind 'queue' or 'group': "
             f"{fitting or 'there is none'}"
@@ -71,8 +76,9 @@ def _check_served(pool: Pool, pools: Mapping[str, Pool]) -> None:
                 f"pools.{pool.name} (serves); a worker has one Spark session, in which one job at "
                 "a time is tagged, cancelled and measured: set slots = 1"
             )
-        if name not in pools or pools[name].kind == "spark":
-            pools_of_jobs = ", ".join(sorted(p.name for p in pools.values() if p.kind != "spark"))
+        with_jobs = {p.name for p in pools.values() if p.kind != "spark" and not p.is_foreign}
+        if name not in with_jobs:
+            pools_of_jobs = ", ".join(sorted(with_jobs))
             raise ConfigError(
                 f"pools.{pool.name}: serves names {name!r}, expected a pool of jobs: "
                 f"{pools_of_jobs or 'there is none'}"
@@ -128,7 +134,7 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
     queues = table.queues or (name,)
     try:
         check_name("pool", name)
-        for queue in queues:
+        for queue in () if table.command else queues:
             check_name("queue", queue)
     except BadName as error:
         raise ConfigError(f"pools.{name}: {error}") from error
@@ -144,6 +150,10 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
         slots_per_job=table.slots_per_job,
     )
     _check(pool)
+    if wrong := wrong_of_foreign(settings, table):
+        raise ConfigError(f"pools.{name}: {wrong}")
+    if table.command:
+        return as_foreign(pool, table)
     if pool.kind == "spark":
         return _spark(settings, pool, table)
     if not table.priorities:
@@ -185,6 +195,12 @@ def _check(pool: Pool) -> None:
         )
     if pool.kind == "group" and not profile.scalable:
         raise ConfigError(f"{here}: a group cannot be pinned; use kind = 'exclusive' per queue")
+    check_bounds(pool)
+
+
+def check_bounds(pool: Pool) -> None:
+    """Raises ConfigError: the least number of a pool's workers does not fit the largest."""
+    here, profile = f"pools.{pool.name}", pool.profile
     if profile.min_workers > profile.max_workers:
         raise ConfigError(
             f"{here}: min_workers {profile.min_workers} exceeds max_workers {profile.max_workers}"

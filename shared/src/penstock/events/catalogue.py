@@ -7,16 +7,21 @@ from typing import Any
 
 import msgspec
 
+from penstock.events.alerting import ALERT_EVENTS
 from penstock.events.batch import BATCH_EVENTS
+from penstock.events.bulk import BULK_EVENTS
+from penstock.events.console import CONSOLE_EVENTS
 from penstock.events.dead import DEAD_EVENTS
 from penstock.events.envelope import Codec, Event
 from penstock.events.forecasting import FORECAST_EVENTS
 from penstock.events.graph import GRAPH_EVENTS
 from penstock.events.health import HEALTH_EVENTS
 from penstock.events.job import JOB_EVENTS
+from penstock.events.muting import MUTE_EVENTS
 from penstock.events.orders import ORDERS
 from penstock.events.queue import QUEUE_EVENTS
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
+from penstock.events.saved_view import VIEW_EVENTS
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
 from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 from penstock.events.subjects import Subjects
@@ -37,7 +42,9 @@ LOGGED = Codec(
     *ORDERS,
 )
 """What the event log may hold."""
-ALL = Codec(*LOGGED, *SNAPSHOTS, *RECORDS)
+ON_CONSOLE = Codec(*CONSOLE_EVENTS, *ALERT_EVENTS, *BULK_EVENTS, *VIEW_EVENTS, *MUTE_EVENTS)
+"""What the stream ``CONSOLE`` may hold."""
+ALL = Codec(*LOGGED, *SNAPSHOTS, *RECORDS, *ON_CONSOLE)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,4 +80,6 @@ def _place(event: type[Event], subjects: Subjects) -> tuple[str, str]:
         return subjects.adopted_settings(f"{key}-<part>"), subjects.snapshots_stream
     if event is WorkersScaled:
         return subjects.command(key), subjects.commands_stream
+    if event in tuple(ON_CONSOLE):
+        return subjects.console(event.noun, key, event.__name__), subjects.console_stream
     return subjects.events(event.noun, key, event.__name__), subjects.events_stream

@@ -29,7 +29,7 @@ def utc_now() -> datetime:
 
 def whole_micros(seconds: float) -> float:
     """A duration in whole microseconds: more digits are noise, and take 12 bytes of each event."""
-    return round(seconds, 6)
+    return round(seconds * 1e6) / 1e6  # a fifth of the time of round(seconds, 6), each job has four
 
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]

@@ -21,6 +21,9 @@ from penstock.events.workflow import (
 )
 from penstock.events.workflow_memo import WorkflowMemo
 
+MAX_JOB_TAGS, MAX_TAG_LENGTH = 20, 100
+"""Of a job, with those that it was given after its dispatch; length in characters."""
+
 
 class JobDispatched(JobEvent, frozen=True, kw_only=True, tag=True):
     """A job was accepted. ``payload`` is the encoded call, everything needed to run it again.
@@ -57,6 +60,8 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
         function: the job's, as in JobDispatched; empty in events of versions before it was there.
         slots: how many jobs its worker runs at a time.
         at_most_once: its author wants no second run, whatever interrupts the first.
+        call: digest of the call in that message; empty in events of versions before it was there.
+            A start from another call than the job's does not count.
     """
 
     queue: str
@@ -69,6 +74,7 @@ class JobStarted(JobEvent, frozen=True, kw_only=True, tag=True):
     function: str = ""
     slots: Int64 = 1
     at_most_once: bool = False
+    call: str = ""
 
 
 class JobProgressed(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -253,6 +259,29 @@ class JobMoved(JobEvent, frozen=True, kw_only=True, tag=True):
     reason: str = ""
 
 
+class JobTagged(JobEvent, frozen=True, kw_only=True, tag=True):
+    """The tags of a job were changed after its dispatch; the job goes on as it is.
+
+    Attributes:
+        added: tags that it has from now on.
+        removed: tags that it has no more.
+        function: as in JobStarted.
+        state: of `penstock.jobs.lifecycle.State`, in which the job was then.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    function: str = ""
+    state: str = ""
+
+    def applied_to(self, tags: tuple[str, ...]) -> tuple[str, ...]:
+        """The tags after it, given those before; no more than a job may have."""
+        kept = tuple(dict.fromkeys(tag for tag in tags if tag not in self.removed))
+        new = (tag for tag in dict.fromkeys(self.added) if tag not in kept)
+        fitting = [tag for tag in new if 0 < len(tag) <= MAX_TAG_LENGTH]
+        return (*kept, *fitting[: max(0, MAX_JOB_TAGS - len(kept))])
+
+
 class JobCarried(JobEvent, frozen=True, kw_only=True, tag=True):
     """All that the job's earlier events led to: they leave the log, and this takes their place.
 
@@ -340,6 +369,7 @@ JOB_EVENTS = Codec(
     JobDead,
     JobRevived,
     JobMoved,
+    JobTagged,
     JobCarried,
     WorkflowAdvanced,
     StepRecorded,

@@ -16,7 +16,7 @@ class JobError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         kind: dotted name of the exception, or one of ``timeout``, ``poison``, ``unknown-job``,
             ``bad-arguments``, ``malformed``, ``undecryptable``, ``not-encrypted``, ``missing-key``,
             ``wrong-result``, ``result-too-large``, ``memory-limit``, ``cpu-limit``,
-            ``at-most-once``.
+            ``at-most-once``, ``workflow-timeout``.
         message: its text, at most 4,000 characters.
         traceback: formatted, at most 16,000 characters; empty when there is none.
     """

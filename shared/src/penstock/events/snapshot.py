@@ -180,6 +180,12 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
         ended: attempts that ended lately, and those that failed; None before the first report.
         ended_by_queue: the same by queue, of at most the 100 busiest queues.
         wakeup: why the snapshot was taken: ``tick``, ``first-job`` or ``backlog``.
+        source: the ``[sources.NAME]`` whose queues these are; empty for queues of our own.
+        source_fault: why one of its queues could not be looked at; the figures are those of the
+            last look.
+        estimated: fields of this snapshot that were worked out, not read from the source.
+        stuck: messages that wait at the source and are not in ``waiting``: none came, started or
+            ended for a minute though workers were idle.
     """
 
     noun: ClassVar[str] = "pool"
@@ -217,6 +223,10 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     wakeup: str = "tick"
     ended: EndedRate | None = None
     ended_by_queue: dict[str, EndedRate] = {}
+    source: str = ""
+    source_fault: str = ""
+    estimated: tuple[str, ...] = ()
+    stuck: Int64 = 0
 
 
 class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -86,6 +86,11 @@ class Subjects:
         """What jobs wrote; the broker discards the oldest."""
         return self.stream("LOGS")
 
+    @property
+    def console_stream(self) -> str:
+        """The console's accounts, tokens, sessions and audit log; no key may remove from it."""
+        return self.stream("CONSOLE")
+
     # --- jobs ----------------------------------------------------------------------------------
     def queue(self, queue: str) -> str:
         return f"{self.prefix}.jobs.{queue}"
@@ -116,6 +121,13 @@ class Subjects:
 
     def events(self, noun: str = "*", key: str = "*", name: str = "*") -> str:
         return f"{self.prefix}.events.{noun}.{key}.{name}"
+
+    def console(self, noun: str = "*", key: str = "*", name: str = "*") -> str:
+        """Of the console's own events."""
+        return f"{self.prefix}.console.{noun}.{key}.{name}"
+
+    def console_event(self, event: Event) -> str:
+        return self.console(event.noun, event.key, event.name)
 
     def pool_snapshot(self, pool: str) -> str:
         return f"{self.prefix}.snapshots.pool.{pool}"
@@ -163,6 +175,13 @@ class Subjects:
 
     def recover_answered(self, token: str) -> str:
         return f"{self.prefix}.notices.recovered.{token}"
+
+    def drain_asked(self, host: str) -> str:
+        """Asks a host's executor to drain a worker."""
+        return f"{self.prefix}.notices.drain.{host}"
+
+    def drain_answered(self, token: str) -> str:
+        return f"{self.prefix}.notices.drained.{token}"
 
     def reload_requested(self, host: str) -> str:
         """Asks a host's executor to reload the job code."""

@@ -38,10 +38,10 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag=True):
     """The process ended.
 
     Attributes:
-        cause: ``scaled-down``, ``shutdown``, ``reloaded``, ``crashed``, ``killed`` (by a stranger),
-            ``drain-deadline`` (by us, after waiting), ``stuck`` (by us, its job made no progress),
-            ``memory-limit`` (by us, its job used too much and did not let itself be ended),
-            ``limit``, ``orphaned``, ``lost``.
+        cause: ``scaled-down``, ``shutdown``, ``reloaded``, ``drained`` (by an operator),
+            ``crashed``, ``killed`` (by a stranger), ``drain-deadline`` (by us, after waiting),
+            ``stuck`` (by us, its job made no progress), ``memory-limit`` (by us, its job used too
+            much and did not let itself be ended), ``limit``, ``orphaned``, ``lost``.
         exit_code: as of ``waitpid``; negative for a signal; None when it could not be had.
         job_id: the job it was running, given back to its queue; of several the first.
         jobs_done: jobs that it ran to an end, failed attempts included, as far as its reports came

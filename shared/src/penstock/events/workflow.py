@@ -15,6 +15,7 @@ from penstock.events.envelope import Codec, Event, Instant, Int64
 from penstock.events.job_event import JobEvent
 from penstock.events.workflow_memo import (
     MAX_SIGNAL_BYTES,
+    MAX_SIGNAL_ID_LENGTH,
     InlineResult,
     Key,
     MemoEntry,
@@ -22,6 +23,7 @@ from penstock.events.workflow_memo import (
     RefusedSignal,
     Resolution,
     ScheduledStep,
+    SignalId,
     Status,
     StepNumber,
     WaitGroup,
@@ -49,7 +51,10 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
         patches: names for which its code was answered since the last recording that it is new.
         fixes: how often an operator changed what it goes on from, so far.
         refused: signals that it passed over.
+        read_to: signals up to this sequence were consumed or passed over; 0: as before.
+        read_ids: ids of those of them that had one, and were not in an earlier `read_ids`.
         payload: the encoded call, for the message that wakes it; empty where it is long.
+        ends_by: it is cancelled then, as its author limits the whole; None: never.
     """
 
     queue: str
@@ -70,7 +75,10 @@ class WorkflowAdvanced(JobEvent, frozen=True, kw_only=True, tag=True):
     patches: tuple[PatchName, ...] = ()
     fixes: Int64 = 0
     refused: tuple[RefusedSignal, ...] = ()
+    read_to: Int64 = 0
+    read_ids: tuple[SignalId, ...] = ()
     payload: bytes = b""
+    ends_by: Instant | None = None
 
 
 class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -96,7 +104,8 @@ class StepRecorded(JobEvent, frozen=True, kw_only=True, tag=True):
 class StepsScheduled(JobEvent, frozen=True, kw_only=True, tag=True):
     """A part of what a workflow waits for, or took note of, while it runs; the rest follows.
 
-    One event does not hold all of it, or a batch is to be recorded before its jobs are made.
+    One event does not hold all of it; or a batch is to be recorded before its jobs are made; or the
+    workflow ends with a signal that was there before it was waited for.
 
     Attributes:
         number: counted with those of `StepRecorded`.
@@ -106,6 +115,7 @@ class StepsScheduled(JobEvent, frozen=True, kw_only=True, tag=True):
         cancelled: as in WorkflowAdvanced.
         version: as in WorkflowAdvanced.
         patches: as in WorkflowAdvanced.
+        function: of the workflow; empty in events of releases before it was there.
     """
 
     number: Int64
@@ -115,6 +125,7 @@ class StepsScheduled(JobEvent, frozen=True, kw_only=True, tag=True):
     cancelled: tuple[StepNumber, ...] = ()
     version: Int64 = 0
     patches: tuple[PatchName, ...] = ()
+    function: str = ""
 
 
 class WorkflowBlocked(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -157,8 +168,9 @@ class WorkflowContinued(JobEvent, frozen=True, kw_only=True, tag=True):
     Attributes:
         generation: 1 for the first after the workflow's own.
         payload: the encoded call.
-        read_to: signals up to this sequence were consumed.
-        read: sequences of later ones that were.
+        read_to: as in WorkflowAdvanced.
+        read: sequences of later ones that were consumed.
+        read_ids: as in WorkflowAdvanced.
         version: as in WorkflowAdvanced.
     """
 
@@ -167,6 +179,7 @@ class WorkflowContinued(JobEvent, frozen=True, kw_only=True, tag=True):
     payload: bytes
     read_to: Int64 = 0
     read: tuple[Int64, ...] = ()
+    read_ids: tuple[SignalId, ...] = ()
     function: str = ""
     version: Int64 = 0
 
@@ -175,16 +188,19 @@ class WorkflowContinued(JobEvent, frozen=True, kw_only=True, tag=True):
 
 
 class WorkflowCancelling(JobEvent, frozen=True, kw_only=True, tag=True):
-    """A client cancels a workflow: ``Cancelled`` is raised at its await, and it may clean up.
+    """A workflow is being cancelled: ``Cancelled`` is raised at its await, and it may clean up.
 
     Attributes:
         reason: for people.
         until: it is cancelled then in any case.
+        timed_out: it took longer than its author allows the whole, and ends as dead; else a client
+            cancels it.
     """
 
     reason: str
     until: Instant
     function: str = ""
+    timed_out: bool = False
 
 
 class WorkflowPaused(JobEvent, frozen=True, kw_only=True, tag=True):
@@ -245,7 +261,7 @@ class SignalReceived(Event, frozen=True, kw_only=True, tag=True):
     workflow_id: str
     signal: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     value: Annotated[bytes, msgspec.Meta(max_length=MAX_SIGNAL_BYTES)] = b"\xc0"
-    signal_id: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    signal_id: Annotated[str, msgspec.Meta(max_length=MAX_SIGNAL_ID_LENGTH)] = ""
 
 
 class CarriedSignal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -19,8 +19,11 @@ MAX_MEMO_BYTES = 8_000_000
 MAX_KEY_LENGTH = 300
 MAX_SIGNAL_BYTES = 64_000
 MAX_REFUSAL_LENGTH = 300
+MAX_SIGNAL_ID_LENGTH = 64
 MAX_INBOX_SIGNALS, MAX_INBOX_BYTES = 10_000, 8_000_000
-"""What a workflow may have unread when its signals leave the old end of the log."""
+"""What is read of a workflow's inbox, as it is stored: later signals wait until there is room."""
+MAX_READ_IDS = 1_000
+"""Ids of signals that a workflow remembers, of those it took note of last."""
 MAX_REFUSED_SIGNALS = 100
 """That one advance passes over; further ones are left to the next."""
 MAX_STATUS_FIELDS, MAX_STATUS_LENGTH = 20, 500
@@ -30,8 +33,12 @@ MAX_PATCHES, MAX_PATCH_LENGTH = 100, 64
 CANCEL_KEY = "#cancel"
 """Key under which a workflow takes note of being cancelled: no step has one like it."""
 
+TIMED_OUT = "workflow-timeout"
+"""Kind of the error of a workflow that took longer than the whole of it may."""
+
 StepNumber = Annotated[int, msgspec.Meta(ge=0, le=MAX_STEP_NUMBER)]
 StepKind = Literal["job", "workflow", "batch", "timer", "signal"]
+SignalId = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_SIGNAL_ID_LENGTH)]
 StepOutcome = Literal["completed", "failed", "cancelled", "fired", "received", "timed-out"]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_LENGTH)]
 PatchName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PATCH_LENGTH)]
@@ -54,6 +61,9 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         payload: the encoded call of a job or workflow.
         due_at: when a timer fires, or the wait for a signal ends.
         is_compensated: its end is noted also after it was given up: it may have to be undone.
+        starts_at: its job does not start before; None: at once.
+        arguments: of a batch, a digest of its first call and their number; empty where they are
+            encrypted, in the digest, or were recorded by a release before it was there.
     """
 
     n: StepNumber
@@ -63,9 +73,12 @@ class ScheduledStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     payload: bytes = b""
     due_at: Instant | None = None
     is_compensated: bool = False
+    starts_at: Instant | None = None
+    arguments: str = ""
 
     def __post_init__(self) -> None:
         check_instant("due_at", self.due_at)
+        check_instant("starts_at", self.starts_at)
 
     @property
     def is_job(self) -> bool:
@@ -115,12 +128,15 @@ class InlineResult(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         digest: name of the function.
         value: what it returned, as MessagePack.
+        arguments: a digest of what it was called with; empty where that has no stable encoding, is
+            encrypted, or was recorded by a release before it was there.
     """
 
     key: Key
     digest: str
     value: bytes = b""
     error: JobError | None = None
+    arguments: str = ""
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -186,10 +202,13 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         fixes: how often an operator, or a further generation, changed what it goes on from.
         generation: how often it began anew with other arguments.
         first_number: of the steps of this generation.
-        read_to: signals up to this sequence were consumed by earlier generations.
-        read: sequences of later ones that were.
+        read_to: signals up to this sequence were consumed, or passed over.
+        read: sequences of later ones that earlier generations consumed.
+        read_ids: ids of the last signals up to ``read_to`` that had one.
         cancelling: why it is being cancelled, until its code was given ``Cancelled``.
         cancel_by: it is cancelled then, whether or not it has cleaned up; None: it is not.
+        ends_by: as in WorkflowAdvanced.
+        timed_out: it is being cancelled since it took longer than it may.
     """
 
     entries: tuple[MemoEntry, ...] = ()
@@ -211,12 +230,16 @@ class WorkflowMemo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     first_number: Int64 = 0
     read_to: Int64 = 0
     read: tuple[Int64, ...] = ()
+    read_ids: tuple[SignalId, ...] = ()
     cancelling: str = ""
     cancel_by: Instant | None = None
+    ends_by: Instant | None = None
+    timed_out: bool = False
 
     def __post_init__(self) -> None:
         check_instant("blocked_since", self.blocked_since)
         check_instant("cancel_by", self.cancel_by)
+        check_instant("ends_by", self.ends_by)
 
     __repr__ = brief
     __rich_repr__ = brief_fields

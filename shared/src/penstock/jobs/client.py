@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from penstock.bus.protocol import Bus, BusError, BusUnavailable, broker_time
+from penstock.bus.protocol import Bus, broker_time
 from penstock.config import Settings
 from penstock.config.topology import Priority
-from penstock.events.envelope import utc_now
 from penstock.events.job import JobCancelled
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import derived_ids, job_view, registry
@@ -25,27 +23,23 @@ from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import JobFactory, Terms, due_at, expiry
 from penstock.jobs.dispatch.sender import Sender
 from penstock.jobs.errors import NotFound
-from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import Call, NamedJob
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import END_EVENTS, JobRecord, State
 from penstock.jobs.outbox.offline import OfflineSender
 from penstock.jobs.queues.pauses import QueuePauses
+from penstock.jobs.reading import job_end
 from penstock.jobs.reading.client import Jobs
 from penstock.jobs.reading.handed_on import HandedOnReader
 from penstock.jobs.schedules.client import Schedules
+from penstock.jobs.tagging import JobTags
 from penstock.jobs.workflows.client import Graphs
 from penstock.jobs.workflows.definitions import Definitions
 from penstock.jobs.workflows.instances import DEFAULT_CLEANUP_SECONDS, Workflows
 from penstock.jobs.workflows.recovery import StuckWorkflows
 from penstock.runtime.local_broker import awaited, reachable
-from penstock.runtime.tasks import within
 from penstock.telemetry import propagation
-
-_LETTER_LOOK_SECONDS = 0.02
-_LETTER_SECONDS = 2.0
 
 
 class Options(TypedDict, total=False):
@@ -82,6 +76,7 @@ class Client:
         schedules: jobs that are dispatched again and again.
         dead: jobs that will not run again by themselves.
         jobs: lists of jobs, and what they wrote.
+        tags: what jobs are tagged with after their dispatch.
         pauses: queues that are paused.
         bulk: operations on many jobs.
         dispatcher: what all of them send by.
@@ -115,13 +110,16 @@ class Client:
             self._log,
             self.job,
             self.cancel,
-            self.batches.cancel,
+            self.batches,
             factory.ring,
             cleanup_seconds,
         )
-        self.stuck_workflows = StuckWorkflows(bus, subjects, self._log, self.workflows, self.graphs)
+        self.stuck_workflows = StuckWorkflows(
+            bus, subjects, self._log, self.workflows, self.graphs, self.batches
+        )
         self.schedules = Schedules(bus, subjects, self.dispatcher)
         self.jobs = Jobs(bus, subjects, self._log, factory.ring, self._handed_on)
+        self.tags = JobTags(self._log)
         self.pauses = QueuePauses(bus, subjects, source)
         self.bulk = Bulk(bus, subjects, factory)
 
@@ -227,10 +225,12 @@ class Client:
         terms = self._terms(queue, delay, at, expires, tags, priority)
         if job_id:
             is_workflow = isinstance(call, Call) and call.job.kind == "workflow"
-            check = derived_ids.check_owner_id if is_workflow else check_name
-            terms = replace(
-                terms, job_id=check("workflow" if is_workflow else "dispatched job", job_id)
+            checked = (
+                derived_ids.check_workflow_job_id(job_id)
+                if is_workflow
+                else derived_ids.check_job_id("dispatched job", job_id)
             )
+            terms = replace(terms, job_id=checked)
         return await self.dispatcher.dispatch(call, terms, unique_for)
 
     async def dispatch_named(
@@ -331,41 +331,14 @@ class Client:
         """
         check_name("job", job_id)
         ring = self.dispatcher.factory.ring
-        try:
-            view = await event_log.wait_until(
-                self._bus,
-                self._subjects.job(job_id),
-                lambda: job_view.read(self._log, job_id, ring),
-                lambda view: view.state.ended,
-                timeout_seconds,
-                names=END_EVENTS,
-            )
-        except TimeoutError as error:
-            raise TimeoutError(await self._unended(job_id, timeout_seconds)) from error
-        if view.state is State.DEAD:
-            await within(_LETTER_SECONDS, self._letter_is_stored(view.record))
-        return view
-
-    async def _unended(self, job_id: str, timeout_seconds: float | None) -> str:
-        """How a job is that was waited for in vain."""
-        text = f"job {job_id} has not ended within {timeout_seconds} s"
-        try:
-            async with asyncio.timeout(_LETTER_SECONDS):
-                view = await self.job(job_id)
-        except (BusError, NotFound, TimeoutError) as error:
-            return f"{text}; it cannot be read: {error or 'no answer'}"
-        text += f"; it is {view.state}, attempt {view.attempts}"
-        return f"{text}; {view.handed_on}" if view.handed_on else text
-
-    async def _letter_is_stored(self, record: JobRecord) -> None:
-        """Returns when the letter of a recent death is stored, which follows the event."""
-        subject = self._subjects.dead(record.queue, record.id)
-        died_at = record.finished_at or record.dispatched_at
-        while (utc_now() - died_at).total_seconds() < _LETTER_SECONDS:
-            with suppress(BusUnavailable):
-                if await self._bus.last(self._subjects.dead_stream, subject):
-                    return
-            await asyncio.sleep(_LETTER_LOOK_SECONDS)
+        return await job_end.wait(
+            self._bus,
+            self._subjects,
+            job_id,
+            timeout_seconds,
+            read=lambda: job_view.read(self._log, job_id, ring),
+            read_all=lambda: self.job(job_id),
+        )
 
     # --- changing ---------------------------------------------------------------------------------
     async def cancel(self, job_id: str, reason: str = "cancelled by a client") -> JobView:
@@ -412,10 +385,22 @@ class Client:
         except NotFound:  # dead letters are kept longer than events
             await self.dead.retry(job_id, arguments)
 
-    async def pause_queue(self, queue: str, reason: str = "") -> None:
-        """From now on no worker is given a job of this queue; running jobs go on."""
+    async def pause_queue(
+        self, queue: str, reason: str = "", until: datetime | None = None
+    ) -> None:
+        """From now on no worker is given a job of this queue; running jobs go on.
+
+        Args:
+            queue: its name.
+            reason: shown with the pause.
+            until: when it ends by itself, within 30 days; None: when the queue is resumed. A
+                second pause replaces the first.
+
+        Raises:
+            BadTime: ``until`` is over, too far away, or has no time zone.
+        """
         for name in self.dispatcher.factory.priority_queues(queue):
-            await self.pauses.pause(name, reason)
+            await self.pauses.pause(name, reason, until)
 
     async def resume_queue(self, queue: str) -> None:
         """Workers are given the jobs of a paused queue again."""

@@ -25,6 +25,7 @@ MAX_WORKFLOW_ID_LENGTH = 96
 """So that the jobs of a batch that is a step of it have ids of at most 128."""
 _MEMBER = re.compile(rf"(.{{1,112}})_([0-9a-f]{{8}})_([0-9]{{1,{_DIGITS}}})")
 _STEP = re.compile(rf"(.{{1,{MAX_WORKFLOW_ID_LENGTH}}})_step_([0-9]{{1,9}})")
+_CALLBACK = re.compile(r".+_(?:then|catch|finally)(?:_[0-9]{1,4})?", re.DOTALL)
 _ROUND = re.compile(r"(_(?:then|catch|finally))_[0-9]{1,4}$")
 
 
@@ -112,6 +113,11 @@ def step(job_id: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
+def is_part(job_id: str) -> bool:
+    """Whether a job is a step of a graph or workflow, or a job of a batch."""
+    return step(job_id) is not None or member(job_id) is not None
+
+
 def callback_id(owner: str, which: str, reopened: int = 0) -> str:
     """Id of the job that is a callback.
 
@@ -126,6 +132,41 @@ def callback_id(owner: str, which: str, reopened: int = 0) -> str:
 def first_callback(job_id: str) -> str:
     """A callback's id as it was before its owner was reopened; other ids as they are."""
     return _ROUND.sub(r"\1", job_id) if "_" in job_id else job_id
+
+
+def check_job_id(kind: str, name: str) -> str:
+    """``name`` if a client may give it to a job of its own.
+
+    Args:
+        kind: what the job is, for the error.
+        name: the id.
+
+    Raises:
+        BadName: it is the id of a step, of a job of a batch, or of a callback: these are derived,
+            and the job would take the place of one to come.
+    """
+    check_name(kind, name)
+    _check_no_callback(kind, name)
+    if is_part(name):
+        raise BadName(
+            f"{kind} name {name!r} is not allowed: ids that end with _step_ and a number, or with "
+            "a batch's key and a number, are those of steps and of jobs of batches"
+        )
+    return name
+
+
+def check_workflow_job_id(name: str) -> str:
+    """``name`` if a client may give it to a workflow, which is a job, too. Raises BadName."""
+    _check_no_callback("workflow", name)
+    return check_owner_id("workflow", name)
+
+
+def _check_no_callback(kind: str, name: str) -> None:
+    if _CALLBACK.fullmatch(name):
+        raise BadName(
+            f"{kind} name {name[:80]!r} is not allowed: ids that end with _then, _catch or _finally"
+            " are those of the callbacks of batches and graphs"
+        )
 
 
 def check_batch_id(name: str) -> str:

@@ -12,6 +12,7 @@
     │   ├── BadSchedule       a cron expression or time zone that cannot be
     │   └── OutboxFull        no broker, and the local outbox holds as many as it may
     ├── NotFound              no job of that id
+    ├── Changed               it is not as the caller read it any more
     ├── AmbiguousId           several jobs' ids begin with the text
     ├── MissingKey            encrypted with a key that is not in this process's key ring
     ├── Undecryptable         encrypted for something else, or changed since
@@ -64,7 +65,7 @@ class PayloadTooLarge(JobRefused):
 
 
 class AlreadyDispatched(JobRefused):
-    """``job_id``: the one that exists."""
+    """``job_id``: of the job, graph or batch that exists."""
 
     def __init__(self, message: str, job_id: str = "") -> None:
         super().__init__(message)
@@ -116,6 +117,10 @@ class OutboxFull(JobRefused):
 
 
 class NotFound(JobsError):
+    pass
+
+
+class Changed(JobsError):
     pass
 
 

@@ -34,8 +34,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def needs_events(self) -> bool:
-        """Whether a job's events must be read: the tag of its schedule is not in its message."""
-        return self.tag.startswith(SCHEDULE_TAG)
+        """Whether a job's events must be read: tags given after its dispatch are in them alone."""
+        return bool(self.tag)
 
     def fits(self, record: JobRecord) -> bool:
         """Whether a job matches, as its events add up."""

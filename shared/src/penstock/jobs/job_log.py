@@ -7,13 +7,24 @@ writer read; then the message that follows from the job's new state.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from penstock.bus.protocol import Bus, Expect, Outgoing, PayloadTooLarge, broker_time
-from penstock.events.envelope import encode
-from penstock.events.job import JOB_EVENTS, JobDead, JobError, JobEvent
+from penstock.bus.protocol import (
+    Bus,
+    Expect,
+    Outgoing,
+    PayloadTooLarge,
+    WrongSequence,
+    broker_time,
+)
+from penstock.events.envelope import Event, UnknownEvent, encode
+from penstock.events.job import JOB_EVENTS, JobDead, JobError, JobEvent, JobTagged
 from penstock.events.subjects import BadName, Subjects, check_name
+from penstock.events.workflow import INBOX_EVENTS, InboxCarried, SignalReceived
+from penstock.events.workflow_memo import MAX_INBOX_BYTES, MAX_INBOX_SIGNALS
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.event_store import event_log
@@ -22,12 +33,28 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.running import expiring_results
 from penstock.jobs.shortened_history import without_tail
+from penstock.jobs.workflows.coded.consumed_signals import ConsumedSignals
+from penstock.jobs.workflows.coded.inbox import without_value
 from penstock.runtime.limited_log import LimitedLog
 
 log = logging.getLogger("penstock.jobs")
 _MAX_TRACE_LENGTH = 100
+_TAGGED = f".{JobTagged.__name__}"
 _MOST_JOBS_LOGGED = 50
+_INBOXES_AT_ONCE = 4
 _ignored_events = LimitedLog(log, max_keys=_MOST_JOBS_LOGGED)
+
+
+class Inbox(NamedTuple):
+    """What was read of a workflow's inbox.
+
+    Attributes:
+        events: with their sequences.
+        is_full: it holds as much as it may; there may be more that was not read.
+    """
+
+    events: History
+    is_full: bool
 
 
 class JobLog:
@@ -41,6 +68,7 @@ class JobLog:
 
     def __init__(self, bus: Bus, subjects: Subjects, source: str = "") -> None:
         self._bus = bus
+        self._inboxes = asyncio.Semaphore(_INBOXES_AT_ONCE)
         self.subjects, self.source = subjects, source
 
     # --- reading ----------------------------------------------------------------------------------
@@ -65,6 +93,39 @@ class JobLog:
             )
         parents = (trace_of(stored.headers).get("traceparent", "") for stored in messages)
         return events, next(filter(None, parents), "")
+
+    async def inbox(self, workflow_id: str, consumed: ConsumedSignals) -> Inbox:
+        """The oldest events of a workflow's inbox, as many as it may hold.
+
+        Any key that may signal may store any number of them: what is beyond is not read, and few
+        inboxes are read at the same time.
+
+        Args:
+            workflow_id: of the workflow.
+            consumed: signals that do not count; events up to the first other one are not read.
+
+        Raises:
+            BusError
+        """
+        events: list[tuple[int, Event | UnknownEvent]] = []
+        number = size = 0
+        async with self._inboxes:
+            for kind in (InboxCarried, SignalReceived):  # signals that were carried are older
+                subject = self.subjects.events("workflow", workflow_id, kind.__name__)
+                start = consumed.read_to + 1
+                async for page in event_log.pages(
+                    self._bus, self.subjects.events_stream, subject, start
+                ):
+                    for stored in page:
+                        event = event_log.read_event(stored, INBOX_EVENTS)
+                        if stored.sequence in consumed and isinstance(event, SignalReceived):
+                            event = without_value(event)
+                        else:
+                            number, size = number + 1, size + len(stored.body)
+                        events.append((stored.sequence, event))
+                    if number >= MAX_INBOX_SIGNALS or size >= MAX_INBOX_BYTES:
+                        return Inbox(tuple(events), is_full=True)
+        return Inbox(tuple(events), is_full=False)
 
     async def read(self, job_id: str) -> JobRecord | None:
         """The job now; None when it has no events."""
@@ -103,8 +164,9 @@ class JobLog:
         Raises:
             BusError
         """
-        if await self.exists(job_id):
-            return False
+        counts = await self._bus.count(self.subjects.events_stream, self.subjects.job(job_id))
+        if any(not subject.endswith(_TAGGED) for subject in counts):
+            return False  # of what has ended, tags that it was given later may be left
         first, _ = await event_log.begins_at(self._bus, self.subjects)
         return 0 < made_from < first
 
@@ -151,25 +213,33 @@ class JobLog:
         """Stores the message that must exist for a job in this state.
 
         Returns:
-            The message; None when none must.
+            The message; None when none must, or it is there.
 
         Raises:
             BusError
         """
-        if record.state is State.DEAD and await self._was_requeued(record):
-            return None  # the job was requeued at once: a dead letter stored now would stay
+        if record.state is State.DEAD:
+            return await self._store_letter(record, trace)
         message = queue_messages.follow_up(self.subjects, record, broker_time(self._bus), trace)
-        if message is None:
-            return None
-        try:
-            await self._bus.append(message)
-        except PayloadTooLarge:
-            if record.state is not State.DEAD:
-                raise
-            subjects = self.subjects
-            message = queue_messages.dead_letter(subjects, record, trace, with_payload=False)
+        if message is not None:
             await self._bus.append(message)
         return message
+
+    async def _store_letter(self, record: JobRecord, trace: Mapping[str, str]) -> Outgoing | None:
+        if await self._was_requeued(record):
+            return None  # at once: a dead letter stored now would stay
+        letter = queue_messages.dead_letter(self.subjects, record, trace)
+        try:
+            try:
+                await self._bus.append(letter)
+            except PayloadTooLarge:
+                letter = queue_messages.dead_letter(
+                    self.subjects, record, trace, with_payload=False
+                )
+                await self._bus.append(letter)
+        except WrongSequence:  # another process was first
+            return None
+        return letter
 
     async def bury(
         self, record: JobRecord, end: JobDead | JobError, trace: Mapping[str, str]

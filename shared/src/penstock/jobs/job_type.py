@@ -18,6 +18,7 @@ import msgspec
 from penstock.events.subjects import check_name
 from penstock.jobs.errors import BadArguments, UnknownJob, WrongResult
 from penstock.jobs.payloads import sendable
+from penstock.jobs.payloads.unencodable import place_of, unencodable
 from penstock.jobs.retry import Retries
 
 P = ParamSpec("P")
@@ -150,9 +151,15 @@ class JobType(Generic[P, R]):
         Checked by decoding it: what the encoding makes equal (a list and a tuple) passes.
 
         Raises:
-            WrongResult: names both types. TypeError: it cannot be encoded.
+            WrongResult: names both types.
+            TypeError: it cannot be encoded: names the function, and what in it cannot.
         """
-        encoded = encode(value)
+        try:
+            encoded = encode(value)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            culprit = unencodable(value, is_secret=self.encrypted or bool(self.masked))
+            place = place_of(self.function)
+            raise TypeError(f"{self.name} ({place}) returned {culprit}") from error
         if self._checks_result:
             try:
                 self._result.decode(encoded)
@@ -196,9 +203,9 @@ class JobType(Generic[P, R]):
 
     def _mismatch(self, value: Any, error: Exception) -> str:
         """Without the value, which may be secret; the decoder's words quote some of it."""
-        text = f"{self.name} declares the result {_type_name(self._result.type)}"
+        text = f"{self.name} declares the result {type_name(self._result.type)}"
         if value is not None:
-            text += f" and returned {_type_name(type(value))}"
+            text += f" and returned {type_name(type(value))}"
         return text if self.encrypted or self.masked else f"{text}: {error}"
 
 
@@ -270,10 +277,11 @@ def _shown_parameter(parameter: inspect.Parameter) -> str:
     kind = parameter.annotation
     if kind is parameter.empty:
         return parameter.name
-    return f"{parameter.name}: {kind if isinstance(kind, str) else _type_name(kind)}"
+    return f"{parameter.name}: {kind if isinstance(kind, str) else type_name(kind)}"
 
 
-def _type_name(kind: Any) -> str:
+def type_name(kind: Any) -> str:
+    """A type as its author wrote it, for messages."""
     return kind.__qualname__ if isinstance(kind, type) else str(kind)
 
 

@@ -1,4 +1,8 @@
-"""The life of a job: its states, its table of transitions, and its record. Pure."""
+"""The life of a job: its states, its table of transitions, and its record. Pure.
+
+More than 400 lines: the table, the fields of the record and what each event changes in them are
+one definition, and are changed together.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock.events.brief import brief, brief_fields
-from penstock.events.envelope import Event, UnknownEvent
+from penstock.events.envelope import Event
 from penstock.events.job import (
     JobCancelled,
     JobCarried,
@@ -27,6 +31,7 @@ from penstock.events.job import (
     JobRetrying,
     JobRevived,
     JobStarted,
+    JobTagged,
 )
 from penstock.events.workflow import (
     MemoCarried,
@@ -41,6 +46,7 @@ from penstock.events.workflow import (
     WorkflowResumed,
 )
 from penstock.events.workflow_memo import WorkflowMemo
+from penstock.jobs.event_store import event_fields
 from penstock.jobs.event_store.event_sourcing import (
     Edge,
     LifeCycle,
@@ -48,6 +54,7 @@ from penstock.jobs.event_store.event_sourcing import (
     shared_fields,
     values,
 )
+from penstock.jobs.payloads.call_digest import call_digest
 from penstock.jobs.workflows.coded import memo
 
 
@@ -72,9 +79,16 @@ _QUEUED = (State.SCHEDULED, State.WAITING, State.RETRYING)
 _STARTABLE = (*_QUEUED, State.SUSPENDED)
 
 
+def _is_of_its_call(record: JobRecord, event: JobStarted) -> bool:
+    """A queue message is no proof of a call: who may store one may put another call in it."""
+    return not event.call or not record.call or event.call == record.call
+
+
 TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((None,), JobDispatched, State.WAITING, "accepted (scheduled, if it is due later)"),
-    Edge(_STARTABLE, JobStarted, State.RUNNING, "a worker won the compare-and-set"),
+    Edge(
+        _STARTABLE, JobStarted, State.RUNNING, "a worker won the compare-and-set", _is_of_its_call
+    ),
     Edge((State.RUNNING,), JobProgressed, State.RUNNING, "the job reported its progress"),
     Edge((State.RUNNING,), JobCommitted, State.RUNNING, "it committed output under a name"),
     Edge((State.RUNNING,), JobCompleted, State.COMPLETED, "the function returned"),
@@ -91,25 +105,12 @@ TRANSITIONS: tuple[Edge[State, JobEvent], ...] = (
     Edge((*_STARTABLE, State.RUNNING), WorkflowBlocked, State.SUSPENDED, "no code here fits it"),
     Edge((State.SUSPENDED,), WorkflowFixed, State.WAITING, "an operator fixed a blocked workflow"),
     Edge((State.RUNNING,), WorkflowContinued, State.WAITING, "it begins anew with other arguments"),
+    Edge(tuple(State), JobTagged, None, "its tags were changed; it goes on as it is"),
     Edge(_LIVE, WorkflowCancelling, None, "a client cancels it: its code may clean up"),
     Edge(_LIVE, WorkflowPaused, None, "a client paused it: no advance is started"),
     Edge(_LIVE, WorkflowResumed, None, "a client resumed it"),
     Edge((None, State.DEAD, State.CANCELLED), JobRevived, State.WAITING, "a client requeued it"),
 )
-
-
-def leads_to(event: Event | UnknownEvent, state: State) -> bool:
-    """Whether a job may be in ``state`` after ``event``."""
-    if isinstance(event, JobCarried):
-        return event.state == state
-    if isinstance(event, MemoCarried):
-        return True
-    if isinstance(event, JobRecovered) and state is State.RETRYING:
-        return event.due_at is not None
-    edge = _LIFE_CYCLE.edge(event)
-    if edge is None:
-        return False
-    return edge.target is state or (edge.target is None and state in edge.sources)
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +120,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
         state: where it is in its life.
         sequence: of the last event: what the next append expects.
         available_at: since when it could start.
-        changed_by: sequence of the last event that the fold did not ignore.
+        changed_by: sequence of the last event that changed more than its tags.
         put_off: why it waits although it did not fail.
         attempt: the running or last attempt; 0 before the first.
         next_attempt: number of the attempt that a start would be.
@@ -205,6 +206,11 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     __repr__ = brief
     __rich_repr__ = brief_fields
+
+    @property
+    def call(self) -> str:
+        """The digest of its call, that of each worker's start is compared with."""
+        return call_digest(self.payload)
 
     @property
     def messages_from(self) -> int:
@@ -307,7 +313,7 @@ def _revived(record: JobRecord | None, event: JobRevived, sequence: int) -> JobR
         queue=event.queue,
         function=event.function,
         payload=event.payload,
-        tags=event.tags,
+        tags=record.tags if record else event.tags,
         state=State.WAITING,
         sequence=sequence,
         changed_by=sequence,
@@ -331,6 +337,8 @@ def _changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any
         return {}
     if isinstance(event, MemoCarried):
         return {"workflow": memo.joined(record.workflow, event)}
+    if isinstance(event, JobTagged):  # messages that were made before are as good as they were
+        return {"tags": event.applied_to(record.tags)}
     changes = _own_changes(record, event, sequence)
     changes["changed_by"], changes["changed_id"] = sequence, event.id
     return changes
@@ -338,71 +346,14 @@ def _changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any
 
 def _own_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
     match event:
-        case JobStarted():
-            return {
-                "attempt": event.attempt,
-                "token": sequence,
-                "put_off": "",
-                "started_at": event.at,
-                "finished_at": None,
-                "host": event.host,
-                "worker": event.worker,
-                "message": event.message,
-                "max_lost": event.max_lost,
-                "at_most_once": event.at_most_once,
-                "slots": event.slots,
-            }
-        case JobProgressed():
-            return {"done": event.done, "total": event.total}
         case JobCommitted():
             return {"commits": {**record.commits, event.output: event.location}}
-        case JobCompleted():
-            return {
-                "result": event.result,
-                "no_result": event.no_result,
-                "result_until": event.result_until,
-                "finished_at": event.at,
-                "run_seconds": event.run_seconds,
-                "cpu_seconds": event.cpu_seconds,
-                "peak_memory_bytes": event.peak_memory_bytes,
-                "error": None,
-            }
-        case JobFailed():
-            return {
-                "error": event.error,
-                "finished_at": event.at,
-                "run_seconds": event.run_seconds,
-                "cpu_seconds": event.cpu_seconds,
-                "peak_memory_bytes": event.peak_memory_bytes,
-                "lost_workers": 0,
-                "lost_together": 0,
-                "lost_beside": 0,
-            }
-        case JobRetrying():
-            retrying: dict[str, Any] = {
-                "next_attempt": event.attempt,
-                "available_at": event.due_at,
-                "put_off": event.put_off,
-            }
-            return retrying | {"started_at": None} if event.put_off else retrying
-        case JobReleased():
-            return {"available_at": event.at}
         case JobRecovered():
             return _recovered(record, event, sequence)
-        case JobMoved():
-            return {
-                "queue": event.queue,
-                "payload": event.payload,
-                "message": 0,
-                "moved": sequence,
-            }
-        case JobDead():
-            return {"error": event.error, "finished_at": event.at}
-        case JobCancelled():
-            return {"finished_at": event.at}
         case WorkflowPaused() | WorkflowResumed() | WorkflowCancelling():
             return _pause_changes(record, event)
-    return _workflow_changes(record, event, sequence)
+    fields = event_fields.of(event, sequence)
+    return _workflow_changes(record, event, sequence) if fields is None else fields
 
 
 def _workflow_changes(record: JobRecord, event: JobEvent, sequence: int) -> dict[str, Any]:
@@ -443,5 +394,5 @@ END_EVENTS = frozenset(edge.event.__name__ for edge in TRANSITIONS if edge.targe
 _LIFE_CYCLE = LifeCycle(
     "job", TRANSITIONS, JobEvent, (JobCarried, MemoCarried), _begin, _changes, _begin_at_end
 )
-evolve, advance = _LIFE_CYCLE.evolve, _LIFE_CYCLE.advance
+evolve, advance, edge_of = _LIFE_CYCLE.evolve, _LIFE_CYCLE.advance, _LIFE_CYCLE.edge
 fold, ignored_events = _LIFE_CYCLE.fold, _LIFE_CYCLE.ignored_events

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
+from penstock.events.job import MAX_TAG_LENGTH
 from penstock.jobs.errors import BadArguments, UnknownJob
 from penstock.jobs.job_type import JobType
 from penstock.jobs.middleware import Middleware, Timeout
@@ -25,7 +26,6 @@ _DIGEST_LENGTH = 8
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """In the text of an annotation without a name of its own; it differs from process to process."""
 MAX_TAGS = 10
-MAX_TAG_LENGTH = 100
 MAX_RESULT_SECONDS = 366 * 86_400
 
 

@@ -13,7 +13,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.bus.ending import end
 from penstock.config import Settings
-from penstock.jobs.batches.client import Batches, OpenBatch
+from penstock.jobs.batches.client import Batches
+from penstock.jobs.batches.open_batch import OpenBatch
 from penstock.jobs.bulk.client import Bulk
 from penstock.jobs.client import Client
 from penstock.jobs.dead_letters.client import DeadLetters
@@ -21,6 +22,7 @@ from penstock.jobs.job_type import Call
 from penstock.jobs.queues.pauses import QueuePauses
 from penstock.jobs.reading.client import Jobs
 from penstock.jobs.schedules.client import Schedules
+from penstock.jobs.tagging import JobTags
 from penstock.jobs.workflows.client import Graphs
 from penstock.jobs.workflows.definitions import Definitions
 from penstock.jobs.workflows.instances import Workflows
@@ -205,6 +207,14 @@ class SyncJobs(Blocking):
     find_id = blocking(Jobs.find_id)
     logs = blocking(Jobs.logs)
     follow_logs = iterating(Jobs.follow_logs)
+    stored_logs = iterating(Jobs.stored_logs)
+
+
+class SyncJobTags(Blocking):
+    """See :class:`JobTags`."""
+
+    add = blocking(JobTags.add)
+    remove = blocking(JobTags.remove)
 
 
 class SyncDeadLetters(Blocking):
@@ -252,6 +262,7 @@ class SyncClient(Blocking):
         dead: jobs that will not run again by themselves.
         bulk: operations on many jobs.
         jobs: lists of jobs, and what they wrote.
+        tags: what jobs are tagged with after their dispatch.
         pauses: queues that are paused.
     """
 
@@ -290,6 +301,7 @@ class SyncClient(Blocking):
         self.dead = SyncDeadLetters(client.dead, self.call)
         self.bulk = SyncBulk(client.bulk, self.call)
         self.jobs = SyncJobs(client.jobs, self.call)
+        self.tags = SyncJobTags(client.tags, self.call)
         self.pauses = SyncQueuePauses(client.pauses, self.call)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:

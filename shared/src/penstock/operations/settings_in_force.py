@@ -12,8 +12,8 @@ import msgspec
 
 from penstock.bus.protocol import Bus, Outgoing, Stored
 from penstock.config import ConfigError, Settings
-from penstock.config.load import check
-from penstock.config.reloading import Difference, Tree, differences, sparse
+from penstock.config.load import check, set_by_variables
+from penstock.config.reloading import Difference, Tree, differences, sparse, values
 from penstock.config.topology import pools
 from penstock.events.envelope import Instant, utc_now
 from penstock.events.subjects import Subjects
@@ -40,6 +40,8 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
             too large to be published.
         refused: why the settings were not reloaded when that was asked for last; empty otherwise.
         waiting: settings of the file that it takes over at its next start only.
+        variables: dotted names of those that environment variables set; None from older versions.
+        broker: the broker's address, without a secret; empty from older versions.
         ended: the process has ended.
         process: by which others on its machine see whether it lives; None from older versions.
     """
@@ -51,6 +53,8 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] | None = None
     refused: str = ""
     waiting: tuple[str, ...] = ()
+    variables: tuple[str, ...] | None = None
+    broker: str = ""
     ended: bool = False
     process: ProcessIdentity | None = None
 
@@ -71,6 +75,22 @@ class SettingsInForce(msgspec.Struct, frozen=True, kw_only=True):
     def differences(self, file: Settings) -> list[Difference]:
         """The settings that differ from those of a file; none where they were not published."""
         return [] if self.settings is None else differences(sparse(file), self.settings)
+
+    def held_by_variables(self, file: Settings) -> list[str]:
+        """Settings that a file sets otherwise than an environment variable of this process does.
+
+        A reload changes nothing of them; the process needs a restart. Of other machines' processes
+        it is not known which file they read.
+        """
+        if self.settings is None or self.host != socket.gethostname():
+            return []
+        wanted, in_force = values(sparse(file)), values(self.settings)
+        in_force |= {"nats.url": self.broker} if self.broker else {}
+        return [
+            name
+            for name in self.variables or ()
+            if name in wanted and name in in_force and wanted[name] != in_force[name]
+        ]
 
 
 class Announcer:
@@ -94,7 +114,8 @@ class Announcer:
     async def publish(self, *, ended: bool = False) -> None:
         """Stores a record of the settings. Raises BusError."""
         # No reader compares [nats], and a monitoring address may hold a secret.
-        tree: Tree | None = {k: v for k, v in sparse(self.settings).items() if k != "nats"}
+        every = sparse(self.settings)
+        tree: Tree | None = {k: v for k, v in every.items() if k != "nats"}
         if len(msgspec.json.encode(tree)) > _MOST_BYTES:
             tree = None
         record = SettingsInForce(
@@ -105,6 +126,8 @@ class Announcer:
             settings=tree,
             refused=self.refused,
             waiting=self.waiting,
+            variables=tuple(set_by_variables(values(every), os.environ)),
+            broker=every.get("nats", {}).get("url", ""),
             ended=ended,
             process=self._process,
         )

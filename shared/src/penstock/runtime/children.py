@@ -125,6 +125,7 @@ def start(
     name: str = "",
     log: Path | None = None,
     env: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stdin: int | IO[Any] = subprocess.DEVNULL,
     output: int | IO[Any] | None = None,
@@ -141,7 +142,8 @@ def start(
         argv: the command; nothing is passed through a shell.
         log: a file its output is appended to.
         output: a pipe or file in its place; without either it writes where this process does.
-        env: variables laid over this process's own.
+        env: variables laid over those of ``environment``.
+        environment: all its variables but for ``env``; None for this process's own.
         parent_death_signal: what the child gets then.
         held_back: signals that wait until the child unblocks them.
 
@@ -156,7 +158,7 @@ def start(
     try:
         process = subprocess.Popen(
             list(argv),
-            env={**os.environ, **(env or {})},
+            env={**(os.environ if environment is None else environment), **(env or {})},
             cwd=cwd,
             stdin=stdin,
             stdout=sink or output,

@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
@@ -127,9 +127,31 @@ class Lease:
         )
 
     async def watch(self) -> None:
-        """Follows the record, so that a release is noticed at once. Runs beside the rest."""
-        async for stored in self._bus.follow(self._stream, [self.subject], start="last"):
-            self._note(stored)
+        """Follows the record, so that a release is noticed at once. Runs beside the rest.
+
+        It is a courtesy: while the record cannot be followed, a release is noticed when the lease
+        has passed.
+        """
+        while True:
+            with suppress(BusError):
+                async for stored in self._bus.follow(self._stream, [self.subject], start="last"):
+                    self._note(stored)
+            await asyncio.sleep(self._lease_seconds / 3)
+
+    @asynccontextmanager
+    async def holding(self) -> AsyncIterator[Term]:
+        """Waits for the lease, renews it meanwhile, and gives it up at the end, whatever that is.
+
+        The term may end before the work does: ask :attr:`Term.held` before each act.
+        """
+        term = await self.campaign()
+        keeping = asyncio.create_task(self.keep(term))
+        try:
+            yield term
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            await self.release(term)
 
     async def campaign(self) -> Term:
         """Waits until this process holds the lease."""

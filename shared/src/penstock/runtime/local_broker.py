@@ -11,6 +11,7 @@ import os
 import stat
 import time
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from penstock.bus.access import is_loopback
 from penstock.config import ConfigError, NoBrokerKnown, Settings
 from penstock.runtime.file_lock import is_held
+from penstock.runtime.paths import user_folder
 
 FOLDER = Path(".penstock")
 URL_FILE, LOCK_FILE = "nats-url", "up.lock"
@@ -119,6 +121,19 @@ def is_up(folder: Path = FOLDER) -> bool:
         return is_held(folder / LOCK_FILE)
     except OSError:
         return False
+
+
+def run_folder(folder: Path = FOLDER) -> tuple[Path, str, str]:
+    """The folder in which this installation's executor keeps its sockets and records.
+
+    In the user's runtime folder, since a socket's path must be short and not every file system of
+    a working directory takes sockets; the same after each start, so that workers are found again.
+
+    Returns:
+        The place and the names below it, for :func:`penstock.runtime.private_folders.private_dir`.
+    """
+    mark = blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
+    return *user_folder(), f"up-{mark}"
 
 
 def read_private(path: Path) -> str:

@@ -31,7 +31,7 @@ def free_port() -> int:
 
 def check_port(port: int, address: str = LOOPBACK) -> None:
     """Raises OSError if a server cannot listen on this TCP port right now."""
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
         probe.bind((address, port))
 

@@ -28,6 +28,8 @@ Check = Callable[[Settings], object]
 """Raises ConfigError where a service could not work with these settings."""
 
 _MOST_SHOWN = 10
+_OWN = "settings of this machine alone, such as addresses and keys"
+_MOST_REASON_LENGTH = 1000
 
 
 class Reloader:
@@ -38,14 +40,18 @@ class Reloader:
             else it ends in order, and the caller starts it anew in this process.
         reread: None where there is nothing to read anew.
         check: of this service.
+        refused: why this process does not start with the settings of the file; empty for none.
 
     Attributes:
         next: the settings that the service is to be started with anew; None for none.
     """
 
-    def __init__(self, service: Service, reread: Reread | None, check: Check) -> None:
+    def __init__(
+        self, service: Service, reread: Reread | None, check: Check, refused: str = ""
+    ) -> None:
         self._service, self._reread, self._check = service, reread, check
         self._announcer = Announcer(service.bus, service.name, service.settings)
+        self._announcer.refused = refused[:_MOST_REASON_LENGTH]
         self._changed = asyncio.Event()
         self.next: Settings | None = None
 
@@ -62,7 +68,7 @@ class Reloader:
             self._check(settings)
             self._take(settings)
         except (ConfigError, ValueError, OSError) as error:
-            self._announcer.refused = str(error)[:1000]
+            self._announcer.refused = str(error)[:_MOST_REASON_LENGTH]
             log.error("settings are not reloaded, those of before stay in force: %s", error)
         self._changed.set()
 
@@ -76,7 +82,8 @@ class Reloader:
         while True:
             self._changed.clear()
             try:
-                await self._announcer.publish()
+                if self.next is None:  # else the record of the next start is the answer
+                    await self._announcer.publish()
             except NotPermitted as error:
                 log.info("the settings in force are not published: %s", error)
                 return
@@ -96,7 +103,7 @@ class Reloader:
         if new == current:
             log.info("settings are reloaded: nothing has changed")
             return
-        changes = changed_names(new, current)
+        changes = changed_names(new, current) or [_OWN]
         shown = ", ".join(changes[:_MOST_SHOWN]) + (", ..." if len(changes) > _MOST_SHOWN else "")
         take = self._service.take_settings
         if take is None:
@@ -105,6 +112,6 @@ class Reloader:
             self._service.stopping.set()
             return
         self._announcer.settings, self._announcer.waiting = take(new)
-        log.info("settings are reloaded: %s", shown or "what this service does not use")
+        log.info("settings are reloaded: %s", shown)
         if waiting := self._announcer.waiting:
             log.warning("settings that wait for a restart: %s", ", ".join(waiting[:_MOST_SHOWN]))

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import uvloop
 
 from penstock.bus.protocol import Bus
-from penstock.config import Settings
+from penstock.config import ConfigError, Settings
 from penstock.config.topology import pools
 from penstock.runtime.interpreter import HELD_BACK, has_terminal
 from penstock.runtime.presence import shown
@@ -34,7 +34,8 @@ def run(
     """The whole process of a service: connects to the broker and serves.
 
     With settings that were reloaded it goes on in the same process: its supervisor sees no end. If
-    the broker cannot be reached with them, it goes on with those of before.
+    the broker cannot be reached with them, or the service refuses them when it starts (a port that
+    is taken), it goes on with those of before, and publishes why.
 
     Args:
         makes_streams: this service's key may make streams.
@@ -45,24 +46,27 @@ def run(
 
     signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)  # one that comes early waits
 
-    async def connect_and_serve(settings: Settings) -> Settings | None:
+    async def connect_and_serve(settings: Settings, refused: str) -> Settings | None:
         bus = await connect(settings, makes_streams=makes_streams)
         bus.reader.makes_consumers = True
-        return await serve(name, settings, bus, body, reread, check)
+        return await serve(name, settings, bus, body, reread, check, refused)
 
     former: Settings | None = None
+    refused = ""
     while True:
         try:
-            new = uvloop.run(connect_and_serve(settings))
+            new = uvloop.run(connect_and_serve(settings, refused))
         except Exception as error:
-            if former is None or former.nats == settings.nats:
+            if former is None:
+                raise
+            if former.nats == settings.nats and not isinstance(error, ConfigError):
                 raise
             log.error("the new settings cannot be used, those of before are: %s", error)
-            settings, former = former, None
+            settings, former, refused = former, None, str(error)
             continue
         if new is None:
             return
-        settings, former = new, settings
+        settings, former, refused = new, settings, ""
 
 
 async def serve(
@@ -72,6 +76,7 @@ async def serve(
     body: Body,
     reread: Reread | None = None,
     check: Check = pools,
+    refused: str = "",
 ) -> Settings | None:
     """Runs a service in this loop until it is asked to stop (SIGTERM, SIGINT, SIGQUIT) or dies.
 
@@ -85,7 +90,7 @@ async def serve(
         BaseException: what killed one of its loops, after everything was closed.
     """
     service = Service(name, settings, bus)
-    reloader = Reloader(service, reread, check)
+    reloader = Reloader(service, reread, check, refused)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, service.stopping.set)

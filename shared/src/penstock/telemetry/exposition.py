@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar as SampleExemplar
 
 from penstock.telemetry.meters import Exemplar, Meters, Reading, Spread
-from penstock.telemetry.metrics import Metric
+from penstock.telemetry.metric import Metric
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 Bucket = tuple[str, float] | tuple[str, float, SampleExemplar]

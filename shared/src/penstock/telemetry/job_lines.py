@@ -21,6 +21,8 @@ Fields = dict[str, str | int]
 _RUNNING = "running_job"
 ERROR_TYPE, TRACEBACK, STREAM = "error_type", "error_traceback", "stream"
 """Attributes of a record: of the line about a failed attempt, and of what a job printed."""
+IS_RETRIED = "error_is_retried"
+"""Attribute of the line about a failed attempt that another one follows."""
 
 
 class RunningJob(msgspec.Struct, eq=False):

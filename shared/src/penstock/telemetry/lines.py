@@ -13,8 +13,10 @@ import sys
 from datetime import UTC, datetime
 from unicodedata import category
 
-from penstock.telemetry.job_lines import STREAM, TRACEBACK, failure_of, of_job
+from penstock.telemetry.job_lines import IS_RETRIED, STREAM, TRACEBACK, failure_of, of_job
 from penstock.telemetry.spans import trace_id
+
+log = logging.getLogger("penstock")
 
 _HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Control (C0, C1), format (writing direction, invisible), surrogates, line and paragraph ends."""
@@ -45,7 +47,9 @@ def printable_json(text: str) -> str:
 class PlainLines(logging.Formatter):
     """``12:00:00.123 INFO    penstock.metrics  text``; further lines of it begin with ``  | ``.
 
-    Lines of a job name it: ``[job ID attempt 1 function NAME worker NAME]``, and its trace.
+    Lines of a job name it: ``[job ID attempt 1 function NAME worker NAME]``, and its trace. A
+    failed attempt that is retried is one line: its traceback is in the job's log, and here from the
+    level DEBUG on.
     """
 
     def __init__(self) -> None:
@@ -54,7 +58,8 @@ class PlainLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
-        if trace := getattr(record, TRACEBACK, ""):
+        is_brief = getattr(record, IS_RETRIED, False) and not log.isEnabledFor(logging.DEBUG)
+        if (trace := getattr(record, TRACEBACK, "")) and not is_brief:
             text += f"\n{trace.rstrip()}"
         return printable(text).replace("\n", _CONTINUED)
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.measuring.quantiles import SECONDS_BUCKETS
-from penstock.telemetry.metrics import BROKEN_READINGS, Metric
+from penstock.telemetry.metric import Metric
+from penstock.telemetry.metrics import BROKEN_READINGS
 
 log = logging.getLogger(__name__)
 

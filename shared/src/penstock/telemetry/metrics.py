@@ -7,73 +7,10 @@ from the configuration, from fixed lists or from a bounded number of job functio
 
 from __future__ import annotations
 
-import re
-from typing import Literal
-
-import msgspec
-
-_UNITS = {"s": "seconds", "By": "bytes", "1": "ratio"}
-_PER = {"s": "second"}
-_PUBLISHERS = {
-    "every service": ("service",),
-    "metrics": ("pool", "queue", "snapshots", "jobs", "job", "function"),
-    "decider": ("decider", "decision", "decisions", "commands"),
-    "executor": ("host", "workers", "worker"),
-    "orchestrator": (
-        "health",
-        "broker",
-        "stream",
-        "dead_letters",
-        "disk",
-        "orchestrator",
-        "workflow",
-        "graph",
-    ),
-}
-
-
-class Metric(msgspec.Struct, frozen=True):
-    """The declaration of a metric.
-
-    Attributes:
-        name: with OpenTelemetry's dots.
-        kind: of instrument.
-        unit: UCUM: ``s``, ``By``, ``1`` (a share), ``{job}``, ``{job}/s``.
-        labels: their names, in the order in which values are given.
-    """
-
-    name: str
-    kind: Literal["gauge", "counter", "histogram"]
-    unit: str
-    about: str
-    labels: tuple[str, ...] = ()
-
-    @property
-    def published_by(self) -> str:
-        """The service that publishes it."""
-        noun = self.name.split(".")[1]
-        [service] = [service for service, nouns in _PUBLISHERS.items() if noun in nouns]
-        return service
-
-    @property
-    def prometheus(self) -> str:
-        """Its name in the exposition; a counter's samples have ``_total`` behind it."""
-        counted, _, per = re.sub(r"\{.*?\}", "", self.unit).partition("/")
-        words = [self.name.replace(".", "_"), _UNITS.get(counted, ""), per and f"per_{_PER[per]}"]
-        return "_".join(word for word in words if word)
-
-
-def _gauge(name: str, unit: str, about: str, *labels: str) -> Metric:
-    return Metric(f"penstock.{name}", "gauge", unit, about, labels)
-
-
-def _counter(name: str, unit: str, about: str, *labels: str) -> Metric:
-    return Metric(f"penstock.{name}", "counter", unit, about, labels)
-
-
-def _histogram(name: str, about: str, *labels: str) -> Metric:
-    return Metric(f"penstock.{name}", "histogram", "s", about, labels)
-
+from penstock.telemetry.metric import Metric
+from penstock.telemetry.metric import counter as _counter
+from penstock.telemetry.metric import gauge as _gauge
+from penstock.telemetry.metric import histogram as _histogram
 
 # --- every service -------------------------------------------------------------------------------
 SERVICE_INFO = _gauge(
@@ -382,6 +319,22 @@ UNREADABLE = _counter(
     "{message}",
     "Messages on subjects of jobs, batches and graphs that hold no such event; ignored.",
 )
+
+# --- console -------------------------------------------------------------------------------------
+CONSOLE_POSITION = _gauge(
+    "console.position", "{event}", "Sequence of the last event that the console's rows contain."
+)
+CONSOLE_BEHIND = _gauge(
+    "console.behind", "s", "How much older the console's rows are than the end of the event log."
+)
+CONSOLE_FOLDED = _counter(
+    "console.folded", "{event}", "Events that were folded into the console's rows."
+)
+CONSOLE_REBUILDING = _gauge(
+    "console.rebuilding", "", "1 while the console's rows are made anew beside those that serve."
+)
+CONSOLE_PAGES = _gauge("console.open_pages", "{page}", "Pages that are sent changes as they come.")
+CONSOLE_DATABASE = _gauge("console.database", "By", "Bytes of the console's database files.")
 
 ALL: tuple[Metric, ...] = tuple(
     metric for metric in globals().values() if isinstance(metric, Metric)

@@ -88,6 +88,7 @@ class _Notes:
         self._advances = self._recorded = 0
         self._open: dict[str, ScheduledStep] = {}
         self._inline: set[str] = set()
+        self._is_cancelled = False
         self._signals: dict[str, int] = {}
         self.scheduled_at: dict[int, int] = {}
 
@@ -127,8 +128,12 @@ class _Notes:
         self._open = {
             key: step
             for key, step in self._open.items()
-            if step.n not in given_up or step.is_compensated  # whose end is awaited all the same
+            if step.n not in given_up or self._is_awaited(step)
         }
+
+    def _is_awaited(self, step: ScheduledStep) -> bool:
+        """Whether the end of a step is awaited although it was given up."""
+        return step.is_compensated or (self._is_cancelled and step.kind == "workflow")
 
     def _schedule(self, sequence: int, step: ScheduledStep) -> Iterator[str]:
         if step.n in self.scheduled_at or step.key in self._open:
@@ -137,6 +142,7 @@ class _Notes:
 
     def _consume(self, sequence: int, resolution: Resolution) -> Iterator[str]:
         if resolution.key == CANCEL_KEY:
+            self._is_cancelled = True
             return
         step = self._open.pop(resolution.key, None)
         if resolution.outcome == "received":

@@ -18,15 +18,18 @@ from penstock.events.job import (
     JobProgressed,
     JobRevived,
     JobStarted,
+    JobTagged,
 )
 from penstock.events.workflow import MemoCarried
 from penstock.jobs import lifecycle
-from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.shortened_history import without_tail
 from penstock.verifying.rules import Entry, History, Rule, Violation
 
 ENDS = (JobCompleted, JobDead, JobCancelled)
 _BY_THE_ATTEMPT = (JobCompleted, JobFailed, JobProgressed, JobCommitted)
+_BESIDE = (JobCarried, MemoCarried, JobTagged)
+"""Nothing of a job's life: what stood before, and tags, which ended jobs may be given, too."""
 _BEGINS = (JobDispatched, JobCarried, JobRevived)
 
 
@@ -57,7 +60,7 @@ def check_job(job_id: str, history: History, *, trimmed: bool) -> Iterator[Viola
     numbers = [number for number, _ in history]
     if numbers != sorted(set(numbers)):
         yield Violation(rule=Rule.TOKEN, subject=subject, text=f"sequences {numbers} do not grow")
-    happened = [entry for entry in history if not isinstance(entry[1], JobCarried | MemoCarried)]
+    happened = [entry for entry in history if not isinstance(entry[1], _BESIDE)]
     for life in _lives(happened):
         for rule, number, text in _faults_of_life(life):
             yield Violation(rule=rule, subject=subject, text=text, sequence=number)
@@ -65,7 +68,7 @@ def check_job(job_id: str, history: History, *, trimmed: bool) -> Iterator[Viola
 
 def check_carried(job_id: str, history: History) -> Iterator[Violation]:
     """A job whose first events left the log has ended, or an event that holds all of it."""
-    if any(isinstance(event, (*_BEGINS, *ENDS)) for _, event in history):
+    if any(isinstance(event, (*_BEGINS, *ENDS)) or _is_tagged_end(event) for _, event in history):
         return
     names = ", ".join(_name(event) for _, event in history[:5])
     yield Violation(
@@ -74,6 +77,10 @@ def check_carried(job_id: str, history: History) -> Iterator[Violation]:
         text=f"the log has only {names}: neither its dispatch nor its end, nor JobCarried",
         sequence=history[-1][0] if history else 0,
     )
+
+
+def _is_tagged_end(event: Event | UnknownEvent) -> bool:
+    return isinstance(event, JobTagged) and event.state in tuple(State) and State(event.state).ended
 
 
 def check_ended(job_id: str, record: JobRecord | None) -> Iterator[Violation]:

@@ -14,6 +14,7 @@ from penstock.events.job import JOB_EVENTS
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import WorkflowBlocked
 from penstock.health.facts import BlockedFacts, Facts
+from penstock.jobs.event_store.dispatched import dispatched
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.workflows.coded.blocking import MOST_SECONDS
 
@@ -22,6 +23,7 @@ ROLLOUT_SECONDS = 60.0
 their code."""
 _SLACK = timedelta(seconds=120)
 """A blocked workflow that is offered again is recorded as such again, so much later at most."""
+_MOST_CHARACTERS = 200
 _MOST_EVENTS, _MOST_LOOKED_AT, _AT_ONCE = 10_000, 200, 50
 
 
@@ -42,8 +44,10 @@ async def blocked_workflows(bus: Bus, settings: Settings) -> tuple[BlockedFacts,
         BusError
     """
     subjects, now = Subjects(settings.prefix), broker_time(bus)
-    blocked = await _recorded(bus, subjects, now)
-    ids = list(blocked)[:_MOST_LOOKED_AT]
+    recorded = await _recorded(bus, subjects, now)
+    dispatched_ids = await dispatched(bus, subjects, list(recorded))
+    blocked = {job_id: recorded[job_id] for job_id in dispatched_ids}
+    ids = dispatched_ids[:_MOST_LOOKED_AT]
 
     async def goes_on(job_id: str) -> bool:
         last = await bus.last(subjects.events_stream, subjects.job(job_id))
@@ -54,7 +58,9 @@ async def blocked_workflows(bus: Bus, settings: Settings) -> tuple[BlockedFacts,
             del blocked[job_id]
     by_function: dict[str, list[datetime]] = {}
     for event in blocked.values():
-        by_function.setdefault(event.function, []).append(event.since or event.at)
+        by_function.setdefault(event.function[:_MOST_CHARACTERS], []).append(
+            event.since or event.at
+        )
     facts = [
         BlockedFacts(function=function, workflows=len(times), since=min(times).timestamp())
         for function, times in by_function.items()

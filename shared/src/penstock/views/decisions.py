@@ -34,7 +34,7 @@ async def newest_decisions(
 
 
 async def find_decision(
-    bus: Bus, subjects: Subjects, which: str
+    bus: Bus, subjects: Subjects, which: str, sequence: int | None = None
 ) -> tuple[ScalingDecisionMade, bytes] | None:
     """A decision, with its bytes as they are stored; None where the log holds none.
 
@@ -42,7 +42,16 @@ async def find_decision(
         bus: a connection.
         subjects: of the installation.
         which: a pool, for its last decision, or the id of a decision.
+        sequence: of the decision's event, where it is known; else only recent ones are searched.
     """
+    if sequence is not None:
+        stored = await bus.next(subjects.events_stream, _subject(subjects, None), sequence)
+        if stored is None or stored.sequence != sequence:
+            return None
+        event = SCALING_EVENTS.decode(stored.body)
+        if isinstance(event, ScalingDecisionMade) and event.id == which:
+            return event, stored.body
+        return None
     last = await bus.last(subjects.events_stream, _subject(subjects, which))
     if last is not None:
         event = SCALING_EVENTS.decode(last.body)

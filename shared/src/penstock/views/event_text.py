@@ -51,6 +51,7 @@ from penstock.events.job import (
     JobRetrying,
     JobRevived,
     JobStarted,
+    JobTagged,
 )
 from penstock.events.orders import (
     HostDrained,
@@ -148,6 +149,11 @@ def _started(event: JobStarted) -> str:
     return f"attempt {event.attempt} by {event.worker} on {event.host}, after {waited}"
 
 
+def _queue_paused(event: QueuePaused) -> str:
+    text = event.reason or "for everyone"
+    return f"{text}; until {clock(event.until)}" if event.until else text
+
+
 def _stopped(event: WorkerStopped) -> str:
     job = f", gave back job {event.job_id}" if event.job_id else ""
     done = "" if event.jobs_done is None else f", ran {event.jobs_done} jobs"
@@ -208,6 +214,10 @@ def _moved(event: JobMoved) -> str:
     return f"from queue {event.from_queue} to {event.queue}{reason}"
 
 
+def _tagged(event: JobTagged) -> str:
+    return ", ".join([*(f"+{tag}" for tag in event.added), *(f"-{tag}" for tag in event.removed)])
+
+
 def _steps(steps: Sequence[ScheduledStep]) -> str:
     shown = [f"waits for {step.kind} {step.key}" for step in steps[:_STEPS_SHOWN]]
     rest = len(steps) - _STEPS_SHOWN
@@ -239,7 +249,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
         f"attempt {event.attempt} at {clock(event.due_at)}"
         + (f": {event.put_off}" if event.put_off else "")
     ),
-    QueuePaused: lambda event: event.reason or "for everyone",
+    QueuePaused: _queue_paused,
     QueueResumed: lambda _: "for everyone",
     JobReleased: lambda event: str(event.reason),
     JobRecovered: lambda event: (
@@ -249,6 +259,7 @@ _WORDS: dict[type[Event], Callable[[Any], str]] = {
     JobDead: lambda event: f"{event.error.kind}: {event.error.message}",
     JobRevived: _revived,
     JobMoved: _moved,
+    JobTagged: _tagged,
     JobCarried: lambda event: f"{event.state}; earlier events have left the log",
     WorkflowAdvanced: lambda event: _steps(event.scheduled) or "waits as before",
     StepsScheduled: lambda event: _steps(event.scheduled) or f"{len(event.consumed)} steps ended",

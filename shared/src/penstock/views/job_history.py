@@ -13,6 +13,7 @@ from penstock.events.job import JobCompleted, JobError
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, ignored_events
 from penstock.jobs.payloads import redaction
+from penstock.jobs.reading.attempt_times import attempt_times
 from penstock.jobs.reading.handed_on import HandedOn
 
 
@@ -36,7 +37,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """One job with its history; ``arguments`` and ``result`` are plain values."""
+    """One job with its history.
+
+    Attributes:
+        waited_seconds: from when its last attempt could start until it did; None before it did.
+        arguments: plain values.
+        result: a plain value.
+    """
 
     job: JobRow
     tags: tuple[str, ...]
@@ -45,6 +52,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     batch_id: str
     timeout_seconds: float | None
     reserved_at: datetime | None
+    waited_seconds: float | None
     cpu_seconds: float
     peak_memory_bytes: int
     spark_session: str
@@ -87,6 +95,7 @@ def job_detail(view: JobView) -> JobDetail:
         batch_id=view.batch_id,
         timeout_seconds=view.timeout_seconds,
         reserved_at=view.reserved_at,
+        waited_seconds=attempt_times(view.record).waited_seconds,
         cpu_seconds=view.cpu_seconds,
         peak_memory_bytes=view.peak_memory_bytes,
         spark_session=_spark_session(view),

@@ -65,7 +65,8 @@ async def living_workers(bus: Bus, settings: Settings) -> tuple[list[WorkerRow],
         async with asyncio.timeout(LISTEN_SECONDS):
             await is_complete.wait()
     await listening.unsubscribe()
-    rows = sorted((_row(report) for report in reports.values()), key=lambda r: (r.pool, r.worker))
+    living = map(worker_row, reports.values())
+    rows = sorted(living, key=lambda row: (row.pool, row.worker))
     return rows, expected - len(rows)
 
 
@@ -80,7 +81,8 @@ async def _started(bus: Bus, subjects: Subjects, lease_seconds: float) -> int:
     return total
 
 
-def _row(report: WorkerReport) -> WorkerRow:
+def worker_row(report: WorkerReport) -> WorkerRow:
+    """One report as a row."""
     claim = max(report.claims, key=lambda claim: claim.running_seconds, default=None)
     return WorkerRow(
         worker=report.worker,

@@ -14,17 +14,18 @@ from penstock.bus.protocol import Bus
 from penstock.config import Settings
 from penstock.config.profiles import Pool
 from penstock.config.topology import pools
-from penstock.events.catalogue import ALL
 from penstock.events.envelope import Event, UnknownEvent, utc_now
 from penstock.events.orders import Hold, HostOrder, Orders, PoolHeld, PoolReleased, in_force
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
 from penstock.events.subjects import Subjects
+from penstock.jobs.event_store.event_of_subject import event_of_subject
 from penstock.measuring.budget import pace
 from penstock.operations.orders import stored_orders
 from penstock.operations.settings_in_force import decider_settings
 from penstock.views import wording
 from penstock.views.event_text import because
+from penstock.views.source_state import SourceState, source_state
 
 E = TypeVar("E", bound=Event)
 
@@ -48,6 +49,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
         slots_used: of these, the ones with a job.
         snapshot_age_seconds: None before the first measurement.
         hold: an operator's hold and its end; empty for none.
+        source: of queues in another system; None for queues of our own.
     """
 
     pool: str
@@ -75,6 +77,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     decided_at: datetime | None = None
     snapshot_age_seconds: float | None = None
     hold: str = ""
+    source: SourceState | None = None
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +153,7 @@ class Board:
             started=sum(host.started for host in workers),
             ready=sum(host.ready for host in workers),
             hold=_hold(orders.hold(pool.name, now.timestamp())),
+            source=source_state(pool.source, snapshot, now),
         )
         if snapshot:
             row = _measured(row, snapshot, now)
@@ -186,7 +190,8 @@ async def read_board(bus: Bus, subjects: Subjects) -> Board:
         (subjects.events_stream, decisions),
     ):
         for stored in await lookback.latest(bus, stream, subject):
-            board.take(ALL.decode(stored.body))
+            if (event := event_of_subject(stored, subjects)) is not None:
+                board.take(event)
     async for _, order in stored_orders(bus, subjects):
         board.take(order)
     return board

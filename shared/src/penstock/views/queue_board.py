@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from penstock.bus import lookback
@@ -12,7 +14,9 @@ from penstock.config.topology import is_excluded
 from penstock.events.snapshot import MOST_ENDED_QUEUES, SNAPSHOTS, EndedRate, PoolSnapshot
 from penstock.events.subjects import Subjects
 from penstock.health.unserved import oldest_seconds
+from penstock.jobs.queues.pauses import QueuePauses
 from penstock.operations.settings_in_force import decider_settings
+from penstock.views.delayed_jobs import delayed_jobs
 
 _FRESH_SECONDS = 60.0
 
@@ -21,6 +25,9 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     """One queue. ``pool`` is empty where no pool serves it: its jobs wait for ever.
 
     Attributes:
+        delayed: jobs that are scheduled or wait for their next try.
+        paused_until: when the pause ends by itself; None for one that does not.
+        pause_reason: given by the person who paused it.
         throughput_per_minute: attempts that ended lately, as the metrics service measured it; None
             where it did not, or of a queue that is not among the busiest of its pool.
         failed_share: share of these that failed; None where none ended.
@@ -33,6 +40,8 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     delayed: int = 0
     paused: bool = False
+    paused_until: datetime | None = None
+    pause_reason: str = ""
     oldest_waiting_seconds: float | None = None
     throughput_per_minute: float | None = None
     failed_share: float | None = None
@@ -44,12 +53,14 @@ async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
     settings = await decider_settings(bus, subjects) or settings
     owners = serving(settings)
     depths = await bus.depths()
-    delayed = await _delayed(bus, subjects)
+    delayed = await delayed_jobs(bus, subjects)
     stored = await _stored(bus, subjects)
     ended = await _ended(bus, subjects)
+    pauses = await QueuePauses(bus, subjects, "").all()
     rows = []
     for name in sorted({*owners.owners, *depths, *delayed, *stored}):
-        depth, rate = depths.get(name), ended.get(name)
+        depth, rate, pause = depths.get(name), ended.get(name), pauses.get(name)
+        is_paused = depth is not None and depth.paused
         rows.append(
             QueueRow(
                 queue=name,
@@ -57,8 +68,10 @@ async def queue_rows(bus: Bus, settings: Settings) -> list[QueueRow]:
                 excluded=is_excluded(settings, name),
                 waiting=depth.waiting if depth else stored.get(name, 0),
                 running=depth.claimed if depth else 0,
-                delayed=delayed.get(name, 0),
-                paused=depth.paused if depth else False,
+                delayed=delayed[name],
+                paused=is_paused,
+                paused_until=depth.paused_until if depth else None,
+                pause_reason=pause.reason if pause and is_paused else "",
                 oldest_waiting_seconds=await _oldest(bus, subjects, name, depth),
                 throughput_per_minute=rate.finished_per_minute if rate else None,
                 failed_share=rate.failed_share if rate else None,
@@ -81,16 +94,6 @@ async def _ended(bus: Bus, subjects: Subjects) -> dict[str, EndedRate]:
             rates |= dict.fromkeys(snapshot.queues, EndedRate(finished_per_minute=0.0))
         rates |= snapshot.ended_by_queue
     return rates
-
-
-async def _delayed(bus: Bus, subjects: Subjects) -> dict[str, int]:
-    """Delayed jobs and retries by queue: each is a schedule of the broker."""
-    delayed: dict[str, int] = {}
-    counts = await bus.count(subjects.jobs_stream, subjects.schedule("*", "*"))
-    for subject, number in counts.items():
-        name = subject.split(".")[-2]
-        delayed[name] = delayed.get(name, 0) + number
-    return delayed
 
 
 async def _stored(bus: Bus, subjects: Subjects) -> dict[str, int]:

@@ -7,13 +7,18 @@ from datetime import datetime
 
 UNKNOWN = "-"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_LONG = ((86400, 3600, ("d", "h")), (3600, 60, ("h", "min")), (60, 1, ("min", "s")))
+"""Units in seconds: a length, its smaller part, and their names."""
+_ENDLESS_SECONDS = 100 * 366 * 86400.0
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min|m|h|d)?")
 
 
 def seconds(value: float | None) -> str:
-    """``3 ms``, ``0.25 s``, ``31 s``, ``2 min 5 s``, ``3 h 12 min``; a dash when unknown."""
-    if value is None:
+    """``3 ms``, ``0.25 s``, ``31 s``, ``2 min 5 s``, ``3 h``, ``1 d 2 h``; a dash when unknown."""
+    if value is None or not value > -_ENDLESS_SECONDS:
         return UNKNOWN
+    if value >= _ENDLESS_SECONDS:
+        return "over 100 years"
     if 0 < value < 0.1:
         return f"{value * 1000:.0f} ms" if value >= 0.001 else "<1 ms"
     if value < 10:
@@ -21,10 +26,11 @@ def seconds(value: float | None) -> str:
     whole = round(value)
     if whole < 120:
         return f"{whole} s"
-    for large, small, names in ((86400, 3600, ("d", "h")), (3600, 60, ("h", "min"))):
+    for large, small, names in _LONG:
         if whole >= large:
-            return f"{whole // large} {names[0]} {whole % large // small} {names[1]}"
-    return f"{whole // 60} min {whole % 60} s"
+            rest = whole % large // small
+            return f"{whole // large} {names[0]}" + (f" {rest} {names[1]}" if rest else "")
+    return f"{whole} s"
 
 
 def rate(value: float | None) -> str:
@@ -68,6 +74,13 @@ def clock(at: datetime | None) -> str:
     local = at.astimezone()
     today = datetime.now(local.tzinfo).date() == local.date()
     return local.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+
+
+def ended(state: str, at: datetime | None, reason: str = "") -> str:
+    """``It was cancelled at 12:00:01: the customer called.``"""
+    verb = {"cancelled": "was cancelled", "dead": "died"}.get(state, state)
+    because = f": {reason.rstrip('.')}" if reason else ""
+    return f"It {verb} at {clock(at)}{because}."
 
 
 def read_seconds(text: str) -> float:

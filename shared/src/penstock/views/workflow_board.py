@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ import msgspec
 from penstock.events.workflow_memo import Status
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import redaction
+from penstock.jobs.reading.attempt_times import AttemptTimes
 from penstock.jobs.workflows.step_view import StepView
 from penstock.jobs.workflows.workflow_view import WorkflowView
 from penstock.views.workflow_wait import reasons
@@ -59,10 +60,15 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
         state: how it ended; before that how its job is, ``waiting``, or ``not yet``.
         since: when it was scheduled, or began; None where its turn has not come.
         seconds: from then to its end, or until now.
+        waited_seconds: of that, how long the last attempt of its job waited for a worker; None
+            where that is not known, or it has no job of its own.
+        ran_seconds: how long that attempt ran, or runs until now.
         after: key of the step whose end let the workflow schedule this one.
         critical: it lies on the critical path.
         needs: steps of a graph that must have ended before.
         runs: when a step of a graph runs, other than after all that it needs.
+        result_bytes: of its stored result, or of the value of its signal; None where it has none,
+            or that is not known.
     """
 
     key: str
@@ -70,6 +76,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     since: datetime | None
     seconds: float
+    waited_seconds: float | None = None
+    ran_seconds: float | None = None
     ended_at: datetime | None = None
     due_at: datetime | None = None
     job_id: str = ""
@@ -80,6 +88,7 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     critical: bool = False
     needs: tuple[str, ...] = ()
     runs: str = ""
+    result_bytes: int | None = None
 
 
 class WorkflowDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,12 +124,18 @@ def workflow_row(view: WorkflowView) -> WorkflowRow:
         waiting_since=view.waiting_since,
         waits_for=_in_words(view.waits_for) if view.state is State.SUSPENDED else "",
         advances=view.advances,
-        status=view.status,
+        status=_status(view),
         blocked=view.blocked if is_blocked else "",
         paused_at=view.paused_at,
         pause_reason=view.pause_reason,
         error=f"{record.error.kind}: {record.error.message}" if record.error else "",
     )
+
+
+def _status(view: WorkflowView) -> Status:
+    """As the view has it, unless that was decrypted."""
+    recorded = view.job.record.workflow
+    return redaction.status(recorded) if recorded and recorded.sealed_status else view.status
 
 
 def workflow_detail(view: WorkflowView, now: datetime) -> WorkflowDetail:
@@ -130,7 +145,7 @@ def workflow_detail(view: WorkflowView, now: datetime) -> WorkflowDetail:
         view: read with attempts, else the times and attempts of ended steps are not known.
         now: until which the steps that have not ended are measured.
     """
-    path = critical_path(view.steps)
+    path = critical_path(view)
     record = view.job.record
     return WorkflowDetail(
         workflow=workflow_row(view),
@@ -152,6 +167,8 @@ def step_row(step: StepView, now: datetime, *, critical: bool = False) -> StepRo
         state=step_state(step),
         since=step.since,
         seconds=max(0.0, (until - step.since).total_seconds()),
+        waited_seconds=step.times.waited_seconds,
+        ran_seconds=ran_seconds(step.times, now),
         ended_at=step.ended_at,
         due_at=step.due_at,
         job_id=step.job_id,
@@ -160,7 +177,15 @@ def step_row(step: StepView, now: datetime, *, critical: bool = False) -> StepRo
         after=step.after,
         error=step.error,
         critical=critical,
+        result_bytes=step.result_bytes,
     )
+
+
+def ran_seconds(times: AttemptTimes, now: datetime) -> float | None:
+    """How long an attempt ran, or runs until now."""
+    if times.running_since is None:
+        return times.ran_seconds
+    return max(0.0, (now - times.running_since).total_seconds())
 
 
 def step_state(step: StepView) -> str:
@@ -170,14 +195,14 @@ def step_state(step: StepView) -> str:
     return step.job_state or step.outcome if step.outcome == "waiting" else step.outcome
 
 
-def critical_path(steps: Sequence[StepView]) -> tuple[str, ...]:
+def critical_path(view: WorkflowView) -> tuple[str, ...]:
     """Keys of the steps that a workflow's length came from.
 
     The last is the step that it waits for longest, else the one that ended last; before each stands
     the one whose end led to it.
     """
-    last = _last(steps)
-    by_key = {step.key: step for step in steps}
+    last = _last(view)
+    by_key = {step.key: step for step in view.steps}
     path: list[str] = []
     while last is not None and last.key not in path:
         path.append(last.key)
@@ -185,11 +210,13 @@ def critical_path(steps: Sequence[StepView]) -> tuple[str, ...]:
     return tuple(reversed(path))
 
 
-def _last(steps: Sequence[StepView]) -> StepView | None:
-    waiting = [step for step in steps if step.outcome == "waiting"]
+def _last(view: WorkflowView) -> StepView | None:
+    waiting = list(view.waits_for)
+    if view.state is State.CANCELLED:  # which interrupted what it waited for
+        waiting = [step for step in view.steps if step.ended_at == view.job.record.finished_at]
     if waiting:
         return min(waiting, key=lambda step: step.since)
-    ended = [step for step in steps if step.outcome not in ("given-up", "unrecorded")]
+    ended = [step for step in reversed(view.steps) if step.outcome != "given-up"]
     return max(ended, key=lambda step: step.ended_at or step.since, default=None)
 
 

@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Iterator
 from datetime import datetime
 
+from penstock.events.job import JobCancelled
 from penstock.jobs.lifecycle import State
+from penstock.jobs.workflows.coded import memo
 from penstock.jobs.workflows.step_view import StepView
 from penstock.jobs.workflows.workflow_view import WorkflowView
 from penstock.views import wording
@@ -25,10 +27,15 @@ def reasons(view: WorkflowView, now: datetime) -> Iterator[str]:
     if view.paused_at is not None:
         yield from _paused(view, now)
     if view.cancel_by is not None:
+        reason = memo.cancel_reason(view.job.record.workflow or memo.EMPTY)
+        why = f" ({reason})" if reason else ""
         yield (
-            "It is being cancelled: its code may clean up, and it is cancelled at "
+            f"It is being cancelled{why}: its code may clean up, and it is cancelled at "
             f"{wording.clock(view.cancel_by)} in any case."
         )
+    if view.ends_by is not None:
+        ahead = wording.seconds(max(0.0, (view.ends_by - now).total_seconds()))
+        yield f"Its timeout is over at {wording.clock(view.ends_by)} (in {ahead})."
     match view.state:
         case State.SUSPENDED if view.blocked:
             yield from _blocked(view, now)
@@ -55,14 +62,26 @@ def _paused(view: WorkflowView, now: datetime) -> Iterator[str]:
 
 def _ended(view: WorkflowView) -> Iterator[str]:
     record = view.job.record
-    yield f"It is {view.state} since {wording.clock(record.finished_at)}; it waits for nothing."
+    reason = _cancel_reason(view)
     if view.state is State.DEAD and record.error:
-        yield f"Its error is {wording.error(record.error.kind)}: {record.error.message}"
-    if view.state is not State.COMPLETED:
+        reason = f"{wording.error(record.error.kind)}: {record.error.message}"
+    yield wording.ended(view.state, record.finished_at, reason)
+    if view.has_cleaned_up:
+        yield "Its code knows that it was cancelled, and cannot go on: dispatch it anew."
+    elif view.state is not State.COMPLETED:
         yield (
             f"'penstock job retry {view.id}' lets it go on from what it recorded; steps that "
             "completed do not run again."
         )
+
+
+def _cancel_reason(view: WorkflowView) -> str:
+    """Why one was cancelled that has ended so; empty for any other."""
+    if view.state is not State.CANCELLED:
+        return ""
+    events = (event for _, event in reversed(view.job.events))
+    last = next((event for event in events if isinstance(event, JobCancelled)), None)
+    return last.reason if last else ""
 
 
 def _queued(view: WorkflowView, now: datetime) -> Iterator[str]:
@@ -101,6 +120,11 @@ def _suspended(view: WorkflowView, now: datetime) -> Iterator[str]:
         yield _step(view, step, now)
     if len(waiting) > _MOST_STEPS:
         yield f"{len(waiting) - _MOST_STEPS} further steps have not ended."
+    if view.inbox_full:
+        yield (
+            f"Its inbox is full: {view.inbox_full:,} signals not consumed. Later ones are not read "
+            "until it consumes some."
+        )
     if view.unread_signals:
         names = ", ".join(view.unread_signals[:_MOST_STEPS])
         yield f"Signals were sent that no step waits for now: {names}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.config import Settings
@@ -52,7 +52,11 @@ class Bench(Assertions):
         self._run_dir = run_dir
         self.settings = settings or Settings()
         self._clock = Clock()
-        self.bus = MemoryBus(settings=self.settings, now=self._clock)
+        self.bus = MemoryBus(
+            settings=self.settings,
+            now=self._clock,
+            ahead_seconds=lambda: self._clock.ahead_seconds,
+        )
         self.client = Client.over(self.bus.client(), self.settings)
         self._crash: Crash | None = None
         super().__init__(self.bus)
@@ -128,7 +132,10 @@ class Bench(Assertions):
         return await run.until_idle(timeout_seconds)
 
     async def advance(self, length: float | timedelta) -> None:
-        """Moves the broker's time forward: what is due then goes into its queue.
+        """Moves the time forward: what is due then goes into its queue.
+
+        It is the time of all that is recorded from then on, of `ctx.now()` and of timers. Code that
+        asks the operating system, as `datetime.now()` in a job, gets the real one.
 
         Ticks of schedules are dispatched by the next :meth:`run_pending`; of those that lie more
         than half a minute back, as after a time without an orchestrator, the latest only.
@@ -138,6 +145,10 @@ class Bench(Assertions):
         """
         seconds = length.total_seconds() if isinstance(length, timedelta) else length
         self._move_time(seconds)
+
+    def now(self) -> datetime:
+        """The time of all that is recorded: the real one, and as far ahead as it was moved."""
+        return datetime.fromtimestamp(self._clock(), UTC)
 
     def _move_time(self, seconds: float) -> None:
         self._clock.ahead_seconds += seconds

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.bus.protocol import broker_time
 from penstock.config import Settings
+from penstock.events.graph import Join
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.workflows import graph_states, graph_waits
 from penstock.jobs.workflows.declared.definition import Definition
@@ -42,7 +43,7 @@ def run_definition(
         timeout_seconds: of real time, between two of its timers.
 
     Returns:
-        By the names of the steps that have completed.
+        By the names of the steps that have completed; of a branch, that of the call that was made.
 
     Raises:
         RunFailed: it failed, with the reason, or waits for a signal that does not come.
@@ -103,11 +104,12 @@ async def _results(bench: Bench, graph: GraphRecord) -> dict[str, Any]:
     jobs = await bench.client.graphs.jobs(graph)
     progress = graph_states.progress(graph, jobs)
     values = {**graph_states.results(graph, jobs), **progress.values}
-    return {
-        graph.steps[position].name: values.get(position)
-        for position, state in enumerate(progress.states)
-        if state is StepState.COMPLETED
-    }
+    completed = {at for at, state in enumerate(progress.states) if state is StepState.COMPLETED}
+    for position, step in enumerate(graph.steps):  # what a step needs stands before it
+        if step.join is Join.BRANCH:
+            made = completed.intersection(step.needs)
+            values[position] = next((values[case] for case in made if case in values), None)
+    return {graph.steps[position].name: values.get(position) for position in sorted(completed)}
 
 
 def _times(graph: GraphRecord) -> list[float]:

@@ -26,7 +26,7 @@ from penstock.orchestrator.hooks.runner import HookRunner
 from penstock.orchestrator.reconciling import transitions
 from penstock.orchestrator.reconciling.reconciler import Reconciler
 from penstock.orchestrator.scheduling.ticker import Ticker
-from penstock.orchestrator.workflows.suspended_workflows import SuspendedWorkflows
+from penstock.orchestrator.workflows.suspended.suspended_workflows import SuspendedWorkflows
 from penstock.orchestrator.workflows.tracker import WorkflowTracker
 from penstock.runtime.workers.assignment import Assignment
 from penstock.testing.crashing import Crash, MortalBus

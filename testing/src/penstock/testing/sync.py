@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from penstock.config import Settings
@@ -43,6 +43,10 @@ class SyncBench(Assertions):
     def advance(self, length: float | timedelta) -> None:
         """See :meth:`Bench.advance`."""
         self.client.call(self._bench.advance(length))
+
+    def now(self) -> datetime:
+        """See :meth:`Bench.now`."""
+        return self._bench.now()
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""TLS for one installation: an authority of its own, and the broker's certificate."""
+"""TLS for one installation: an authority of its own, certificates of broker and console."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _SERVES_AND_JOINS = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 """Servers of a cluster are each other's clients."""
 
+_PEM = serialization.Encoding.PEM
 _BACKDATED = timedelta(days=1)
 """Validity begins this much before it is issued: a host whose clock is behind refuses every broker
 whose certificate "is not yet valid", and its services end. As ACME authorities do, with more room.
@@ -27,17 +28,20 @@ class Certificates(msgspec.Struct, frozen=True, kw_only=True):
     authority: bytes
     certificate: bytes
     key: bytes
+    console_certificate: bytes
+    console_key: bytes
 
 
 def make(names: Sequence[str], now: datetime, days: int) -> Certificates:
-    """An authority and a certificate signed by it.
+    """An authority, and certificates of the broker and of the console that it signed.
 
     Args:
-        names: host names and addresses by which clients reach the broker.
+        names: host names and addresses by which clients reach the broker; the console is reached by
+            the same, but for ``nats``, and by ``console``.
         now: when they are issued; validity begins a day before.
-        days: how long both are valid from ``now`` on.
+        days: how long all are valid from ``now`` on.
     """
-    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_name = _name("Penstock authority")
     span = (now - _BACKDATED, now + timedelta(days=days))
     authority = (
@@ -46,21 +50,34 @@ def make(names: Sequence[str], now: datetime, days: int) -> Certificates:
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    certificate = (
-        _builder(_name("nats"), authority_name, key.public_key(), span)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(_SERVES_AND_JOINS), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_reached_by(n) for n in names]), critical=False)
-        .add_extension(issuer_key, critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
+
+    def issued(name: str, reached_by: Sequence[str]) -> tuple[bytes, bytes]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        alternatives = x509.SubjectAlternativeName([_reached_by(one) for one in reached_by])
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+        certificate = (
+            _builder(_name(name), authority_name, key.public_key(), span)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(_SERVES_AND_JOINS), critical=False)
+            .add_extension(alternatives, critical=False)
+            .add_extension(issuer, critical=False)
+            .sign(authority_key, hashes.SHA256())
+        )
+        private = key.private_bytes(
+            _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return certificate.public_bytes(_PEM), private
+
+    certificate, key = issued("nats", names)
+    others = [name for name in names if name != "nats"]
+    console_certificate, console_key = issued("console", ["console", *others])
     return Certificates(
-        authority=authority.public_bytes(pem),
-        certificate=certificate.public_bytes(pem),
-        key=key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+        authority=authority.public_bytes(_PEM),
+        certificate=certificate,
+        key=key,
+        console_certificate=console_certificate,
+        console_key=console_key,
     )
 
 

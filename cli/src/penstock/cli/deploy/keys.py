@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -197,7 +198,19 @@ def _files(
     yield "nats/ca.pem", tls.authority
     yield "nats/server.pem", tls.certificate
     yield "nats/server.key", tls.key
+    yield from _console(tls)
     yield from _configuration(keys)
+
+
+def _console(tls: certificates.Certificates) -> Iterator[tuple[str, bytes]]:
+    """Certificate of the console, and a first token, of which the console holds the hash alone."""
+    place = "console-reader"
+    yield f"{place}/server.pem", tls.console_certificate
+    yield f"{place}/server.key", tls.console_key
+    token = f"pst_{secrets.token_urlsafe(SEED_BYTES)}"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    yield f"{place}/tokens", f"first read {digest}\n".encode()
+    yield "operator/console.token", token.encode()
 
 
 def _pair() -> tuple[bytes, str]:

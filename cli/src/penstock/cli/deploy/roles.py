@@ -10,6 +10,19 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.cli.deploy.event_groups import (
+    ASKED,
+    CARRIED,
+    GROUPS,
+    JUDGED,
+    NOUNS,
+    RECORDED,
+    RECOVERED,
+    RETRIED,
+    Group,
+    subject,
+)
+
 STREAMS = (
     "JOBS",
     "EVENTS",
@@ -20,6 +33,7 @@ STREAMS = (
     "STATE",
     "KEYS",
     "LOGS",
+    "CONSOLE",
 )
 
 
@@ -42,9 +56,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
         counts_queues: reads how many jobs queues hold.
         pauses: stops and resumes queues.
         makes_streams: creates and updates the streams.
-        carries: stores events that take the place of a job's earlier ones.
-        retries: requeues and moves jobs, fixes blocked workflows, and reopens batches and graphs
-            that have ended.
+        stores: groups of events of jobs, batches, graphs and inboxes that it stores.
         surveys: reads the state of all streams and of the account.
         queues: queues that it claims jobs from.
         connections: how many all holders of a key have together at most; None for any number.
@@ -62,8 +74,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     makes_queues: bool = False
     counts_queues: bool = False
     pauses: bool = False
-    carries: bool = False
-    retries: bool = False
+    stores: tuple[Group, ...] = ()
     makes_streams: bool = False
     surveys: bool = False
     queues: tuple[str, ...] = ("*",)
@@ -72,7 +83,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def denied(self) -> tuple[str, ...]:
         """Subjects among ``publishes`` that it may not publish to."""
-        return (*(() if self.carries else CARRIED), *(() if self.retries else RETRIED))
+        nouns = [noun for noun in NOUNS if f"events.{noun}.*.*" in self.publishes]
+        others = [event for group in GROUPS if group not in self.stores for event in group]
+        return tuple(subject(event) for event in others if event.noun in nouns)
 
 
 _DISPATCHES = (
@@ -85,21 +98,29 @@ _DISPATCHES = (
 
 _SIGNALS = "events.workflow.*.SignalReceived"
 
-CARRIED = tuple(f"events.{noun}.*.{noun.capitalize()}Carried" for noun in ("job", "batch", "graph"))
-"""Events that count when all earlier ones have left the log."""
-RETRIED = (
-    "events.job.*.JobMoved",
-    "events.job.*.JobRevived",
-    "events.job.*.WorkflowFixed",
-    "events.batch.*.BatchReopened",
-    "events.graph.*.GraphReopened",
-)
-"""Events that requeue, move or fix a job, or reopen a batch or graph. Refused before the first
-step, so that a command that may not remove the dead letters, the second, does not begin."""
-
 _AWAITS = ("events.job.>", "events.batch.>", "events.graph.>")
 
 _RELOAD = "notices.settings.reload"
+
+_OPERATES = (
+    *_DISPATCHES,
+    _SIGNALS,
+    "dead.*.*",
+    "events.queue.*.*",
+    "state.pause.*",
+    "state.schedule.*",
+    "state.definition.*",
+    "state.hold.*",
+    "state.host.*",
+    *(f"events.pool.*.{event}" for event in ("PoolHeld", "PoolReleased")),
+    *(f"events.host.*.{event}" for event in ("HostPaused", "HostDrained", "HostResumed")),
+    "notices.recover.*",
+    "notices.reload.*",
+    "notices.drain.*",
+    "notices.queue.*",
+    _RELOAD,
+)
+"""What people order, by the command line or by the console."""
 
 ROLES: dict[str, Role] = {
     "metrics": Role(
@@ -136,12 +157,20 @@ ROLES: dict[str, Role] = {
             "notices.cancel.*",
             "notices.recovered.*",
             "notices.reloaded.*",
+            "notices.drained.*",
             "state.settings.*",
         ),
-        listens=("beats.worker.>", "notices.recover.*", "notices.reload.*", _RELOAD),
+        listens=(
+            "beats.worker.>",
+            "notices.recover.*",
+            "notices.reload.*",
+            "notices.drain.*",
+            _RELOAD,
+        ),
         reads=("COMMANDS", "EVENTS", "CHECKPOINTS", "STATE", "SNAPSHOTS"),
         follows=("COMMANDS",),
         answers=True,
+        stores=(RECOVERED,),
     ),
     "worker": Role(
         about="runs jobs, which may dispatch others",
@@ -160,6 +189,7 @@ ROLES: dict[str, Role] = {
         purges=("CHECKPOINTS",),
         claims=True,
         answers=True,
+        stores=(ASKED, RECORDED, RECOVERED),
     ),
     "orchestrator": Role(
         about="reconciles, keeps schedules, batches and graphs; makes the streams",
@@ -178,12 +208,11 @@ ROLES: dict[str, Role] = {
             ),
         ),
         listens=(*_AWAITS, "notices.queue.*", _RELOAD),
-        reads=STREAMS,
+        reads=tuple(name for name in STREAMS if name != "CONSOLE"),
         follows=("EVENTS", "STATE"),
         purges=("JOBS", "DEAD", "STATE", "CHECKPOINTS", "EVENTS"),
         deletes=("JOBS",),
-        carries=True,
-        retries=True,
+        stores=(ASKED, RECORDED, RECOVERED, JUDGED, CARRIED, RETRIED),
         makes_queues=True,
         counts_queues=True,
         pauses=True,
@@ -201,37 +230,63 @@ ROLES: dict[str, Role] = {
         about="an application that dispatches jobs and waits for results",
         publishes=(*_DISPATCHES, _SIGNALS),
         listens=_AWAITS,
+        stores=(ASKED,),
         # of JOBS why a job was handed on: the calls in it are in EVENTS, too
         reads=("EVENTS", "KEYS", "CHECKPOINTS", "DEAD", "JOBS"),
     ),
     "operator": Role(
         about="a person with the command line",
         publishes=(
-            *_DISPATCHES,
-            _SIGNALS,
-            "dead.*.*",
-            "events.queue.*.*",
-            "state.pause.*",
-            "state.schedule.*",
-            "state.definition.*",
-            "state.hold.*",
-            "state.host.*",
-            *(f"events.pool.*.{event}" for event in ("PoolHeld", "PoolReleased")),
-            *(f"events.host.*.{event}" for event in ("HostPaused", "HostDrained", "HostResumed")),
+            *_OPERATES,
             "state.health.probe",
-            "notices.recover.*",
-            "notices.reload.*",
-            "notices.queue.*",
-            _RELOAD,
+            *(f"console.{noun}.*.*" for noun in ("token", "account", "audit", "mute")),
         ),
-        listens=("events.>", "beats.worker.>", "notices.recovered.*", "notices.reloaded.*"),
+        listens=(
+            "events.>",
+            "beats.worker.>",
+            "notices.recovered.*",
+            "notices.reloaded.*",
+            "notices.drained.*",
+        ),
         reads=STREAMS,
         purges=("DEAD", "STATE"),
         deletes=("JOBS",),  # messages of jobs that it cancelled or moved; others are made again
-        retries=True,
+        stores=(ASKED, RETRIED),
         counts_queues=True,
         pauses=True,
         surveys=True,
+    ),
+    "console": Role(
+        about="web pages and an API, on which people act",
+        publishes=(
+            *_OPERATES,
+            "console.*.*.*",
+            *(f"state.{kind}.*" for kind in ("settings", "console", "alert", "bulk")),
+        ),
+        listens=(
+            "events.>",
+            "beats.worker.>",
+            "notices.recovered.*",
+            "notices.reloaded.*",
+            "notices.drained.*",
+            _RELOAD,
+        ),
+        reads=STREAMS,
+        follows=("EVENTS", "SNAPSHOTS", "STATE", "CONSOLE"),
+        purges=("DEAD", "STATE"),
+        deletes=("JOBS",),
+        stores=(ASKED, RETRIED),
+        counts_queues=True,
+        pauses=True,
+        surveys=True,
+    ),
+    "console-reader": Role(
+        about="shows what happens, and changes nothing; keeps the audit log",
+        publishes=("state.settings.*", "console.audit.*.*"),
+        listens=("beats.worker.>", _RELOAD),
+        reads=("EVENTS", "SNAPSHOTS", "STATE", "LOGS", "CONSOLE"),
+        follows=("EVENTS", "SNAPSHOTS", "STATE", "CONSOLE"),
+        connections=8,
     ),
     "subscriber": Role(
         about="reads events, nothing else",
@@ -263,7 +318,7 @@ def bound(role: Role, host: str, queues: Sequence[str]) -> Role:
             "schedules.*.*": tuple(f"schedules.{queue}.*" for queue in queues),
             "dead.*.*": tuple(f"dead.{queue}.*" for queue in queues),
         }
-    requests = ("notices.recover", "notices.reload") if host else ()
+    requests = ("notices.recover", "notices.reload", "notices.drain") if host else ()
     listened = {**pairs, **{f"{request}.*": (f"{request}.{host}",) for request in requests}}
     return msgspec.structs.replace(
         role,

@@ -1,1 +1,1 @@
-"""Jobs: submit, list, show, cancel, retry; batches, graphs, queues, schedules, dead letters."""
+"""Jobs: submit, list, show, cancel, retry; batches, queues, schedules, dead letters."""

@@ -12,7 +12,8 @@ import msgspec
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
-from penstock.cli.output import Column, note, write_json, write_line, write_rows
+from penstock.cli.jobs.newest import list_command
+from penstock.cli.output import Column, note, write_json, write_line
 from penstock.cli.parameters import SECONDS, Name
 from penstock.cli.session import Session
 from penstock.config import Settings
@@ -22,7 +23,6 @@ from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.batches.client import Batches
 from penstock.jobs.client import Client
 from penstock.views import wording
-from penstock.views.workflow_list import newest
 
 BATCH_ID = Name("batch", "id")
 _BAR_WIDTH = 24
@@ -90,29 +90,19 @@ def batch() -> None:
     """List, show, watch, cancel batches, and run their failed jobs again."""
 
 
-@batch.command(name="ls", example="penstock batch ls --state running")
-@click.option(
-    "--state",
-    type=click.Choice([state.value for state in BatchState]),
-    help="Only batches in this state.",
+batch.add_command(
+    list_command(
+        "batch",
+        BatchState,
+        help="List the batches that changed last.",
+        example="penstock batch ls --state running",
+        show=lambda client, batch_id: client.batches.show(batch_id),
+        moment=lambda record: record.changed_at,
+        row=row,
+        columns=COLUMNS,
+        nothing="no such batch is in the event log",
+    )
 )
-@click.option(
-    "--limit",
-    default=20,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    help="Most rows to list.",
-)
-@click.pass_obj
-def list_batches(session: Session, state: str | None, limit: int) -> None:
-    """List the batches that changed last."""
-
-    async def request(bus: Bus, settings: Settings) -> list[BatchRow]:
-        show = Client.over(bus, settings, "cli").batches.show
-        records = await newest(bus, settings, "batch", show, lambda record: record.changed_at)
-        return [row(record) for record in records if state in {None, record.state}][:limit]
-
-    write_rows(session, session.run(request), COLUMNS, "no such batch is in the event log")
 
 
 @batch.command(example="penstock batch show nightly")

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.bus.protocol import Bus
 from penstock.cli.errors import Failed, Refused
-from penstock.cli.output import note, write_json, write_line
+from penstock.cli.output import note, write_json, write_line, write_progress
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.jobs.bulk.client import Bulk, BulkOutcome, Effect, Matching
@@ -138,7 +138,7 @@ def _groups(matches: Matching) -> list[str]:
 
 def _show_progress(session: Session, counts: Counter[Effect], total: int) -> None:
     if not session.as_json and sys.stderr.isatty() and counts.total() < total:
-        click.echo(f"\r{counts.total()} of {total}", nl=False, err=True)
+        write_progress(f"{counts.total()} of {total}")
 
 
 def _report(
@@ -149,7 +149,7 @@ def _report(
         write_json({"done": number, "void": counts[Effect.VOID], "left": left})
     else:
         if sys.stderr.isatty():
-            click.echo("\r", nl=False, err=True)
+            write_progress("")
         write_line(f"{_jobs(number)} {done[0] if number == 1 else done[1]}")
         for outcome in left[:_SHOWN_LEFT]:
             note(f"{outcome.id} is left: {outcome.text}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from itertools import islice
@@ -23,14 +23,15 @@ from penstock.cli.jobs.dead_view import (
     description,
     detail,
 )
-from penstock.cli.output import note, write_json, write_line, write_rows
-from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS
+from penstock.cli.output import note, write_json, write_line, write_lines, write_rows
+from penstock.cli.parameters import JOB_ID, MOST_ROWS, QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 from penstock.jobs.dead_letters.client import DeadLetters, Outcome
 from penstock.jobs.dead_letters.letter import Letter, LetterFilter
 from penstock.jobs.dead_letters.requeue import Requeuer
+from penstock.jobs.errors import JobsError
 from penstock.jobs.reading.id_prefix import find_id
 
 _LISTED_FAILURES, _JSON_FAILURES = 20, 1_000
@@ -61,7 +62,7 @@ def filters(command: Options) -> Options:
 
 
 class Mass(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a command that acts on one letter or on many."""
+    """The options of a command that acts on letters by id, or on all that match."""
 
     every: bool
     dry_run: bool
@@ -70,7 +71,7 @@ class Mass(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mass(command: Options) -> Options:
-    """The options of `Mass`, and the id of one letter; the command receives them as ``mass``."""
+    """The options of `Mass`, which the command receives as ``mass``, and the ids of letters."""
 
     @wraps(command)
     def collected(
@@ -81,7 +82,7 @@ def mass(command: Options) -> Options:
 
     return _with(
         collected,
-        click.argument("id", type=JOB_ID, required=False),
+        click.argument("ids", type=JOB_ID, nargs=-1, metavar="[ID]…"),
         click.option("--all", "every", is_flag=True, help="All letters that match the filters."),
         click.option("--dry-run", is_flag=True, help="Only count the matching letters."),
         click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
@@ -102,13 +103,7 @@ def dead() -> None:
 
 @dead.command(name="ls", example="penstock dead ls --queue reports --error ValueError --since 2h")
 @filters
-@click.option(
-    "--limit",
-    default=20,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    help="Most rows to list.",
-)
+@MOST_ROWS
 @click.pass_obj
 def list_letters(session: Session, wanted: LetterFilter, limit: int) -> None:
     """List dead letters, the latest first."""
@@ -154,7 +149,7 @@ def show(session: Session, id: str) -> None:
     if session.as_json:
         write_json(detail(letter))
     else:
-        write_line("\n".join(description(letter)))
+        write_lines(description(letter))
 
 
 @dead.command(
@@ -169,7 +164,7 @@ def show(session: Session, id: str) -> None:
 def retry(
     session: Session,
     /,
-    id: str | None,
+    ids: tuple[str, ...],
     wanted: LetterFilter,
     changes: tuple[str, ...],
     mass: Mass,
@@ -178,7 +173,7 @@ def retry(
 
     A job is retried once, also if others retry it at the same time; its id stays the same.
     """
-    if changes and id is None and not wanted.function:
+    if changes and not ids and not wanted.function:
         raise Refused("--arg with --all needs --function: only then the arguments can be checked")
 
     async def act(
@@ -194,14 +189,17 @@ def retry(
         async for page in letters.retry_all(wanted, arguments, mass.reason):
             yield page
 
-    _act(session, id, wanted, mass, ("is retried", "are retried"), act)
+    _act(session, ids, wanted, mass, ("is retried", "are retried"), act)
 
 
-@dead.command(example="penstock dead delete --all --queue mails --since 7d --dry-run")
+@dead.command(
+    example="penstock dead delete 0193… 0194…\n"
+    "penstock dead delete --all --queue mails --since 7d --dry-run"
+)
 @mass
 @filters
 @click.pass_obj
-def delete(session: Session, /, id: str | None, wanted: LetterFilter, mass: Mass) -> None:
+def delete(session: Session, /, ids: tuple[str, ...], wanted: LetterFilter, mass: Mass) -> None:
     """Delete dead letters; the jobs stay dead."""
 
     async def act(letters: DeadLetters, _: Settings, job_id: str) -> AsyncIterator[list[Outcome]]:
@@ -212,7 +210,7 @@ def delete(session: Session, /, id: str | None, wanted: LetterFilter, mass: Mass
         async for page in letters.delete_all(wanted, mass.reason):
             yield page
 
-    _act(session, id, wanted, mass, ("is deleted", "are deleted"), act)
+    _act(session, ids, wanted, mass, ("is deleted", "are deleted"), act)
 
 
 Act = Callable[[DeadLetters, Settings, str], AsyncIterator[list[Outcome]]]
@@ -221,16 +219,16 @@ Act = Callable[[DeadLetters, Settings, str], AsyncIterator[list[Outcome]]]
 
 def _act(
     session: Session,
-    id: str | None,
+    ids: Sequence[str],
     wanted: LetterFilter,
     mass: Mass,
     done: tuple[str, str],
     act: Act,
 ) -> None:
-    """Acts on one letter at once; on many only after they were counted and confirmed."""
-    if (id is None) != mass.every:
-        raise click.UsageError("give either a job ID or --all", click.get_current_context())
-    if id is not None and wanted != LetterFilter():
+    """Acts on named letters at once; on all that match after they were counted and confirmed."""
+    if bool(ids) == mass.every:
+        raise click.UsageError("give either IDs of jobs or --all", click.get_current_context())
+    if ids and wanted != LetterFilter():
         raise Refused("filters go with --all; see 'penstock dead --help'")
     if mass.every and not _confirmed(session, wanted, mass, done[1]):
         return
@@ -238,14 +236,35 @@ def _act(
     async def request(bus: Bus, settings: Settings) -> tuple[int, int, list[Outcome]]:
         count = good = 0
         failed: list[Outcome] = []
-        job_id = await find_id(bus, Subjects(settings.prefix), id) if id else ""
-        async for page in act(letters_of(bus, settings), settings, job_id):
+        pages = (
+            _named(bus, settings, ids, act) if ids else act(letters_of(bus, settings), settings, "")
+        )
+        async for page in pages:
             bad = [outcome for outcome in page if outcome.error]
             count, good = count + len(page), good + len(page) - len(bad)
             failed = (failed + bad)[:_JSON_FAILURES]
         return count, good, failed
 
     _report(session, *session.run(request), done)
+
+
+async def _named(
+    bus: Bus, settings: Settings, ids: Sequence[str], act: Act
+) -> AsyncIterator[list[Outcome]]:
+    """Acts on letters one after another; what is wrong with one of several is its outcome.
+
+    Raises:
+        JobsError: what is wrong with a single one.
+    """
+    for text in dict.fromkeys(ids):
+        try:
+            job_id = await find_id(bus, Subjects(settings.prefix), text)
+            async for page in act(letters_of(bus, settings), settings, job_id):
+                yield page
+        except JobsError as error:
+            if len(ids) == 1:
+                raise
+            yield [Outcome(text, str(error))]
 
 
 def _confirmed(session: Session, wanted: LetterFilter, mass: Mass, done: str) -> bool:

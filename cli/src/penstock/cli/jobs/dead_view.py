@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.cli.jobs.job_view import quoted
 from penstock.cli.output import Column
 from penstock.events.job import JobError
 from penstock.jobs.dead_letters.letter import Letter
@@ -99,5 +100,5 @@ def description(letter: Letter) -> list[str]:
         *([f"tags       {', '.join(content.tags)}"] if content.tags else []),
         f"failure    {letter.fingerprint}",
         f"error      {content.error.kind}: {content.error.message}",
-        *(f"  {line}" for line in content.error.traceback.splitlines()),
+        *quoted(content.error.traceback),
     ]

@@ -1,4 +1,4 @@
-"""`penstock job`: submit jobs, list, show, cancel and retry them."""
+"""`penstock job`: submit jobs, list, show, tag, cancel and retry them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from penstock.cli.jobs.call import CHANGES, make_call, make_named_call, read_cha
 from penstock.cli.jobs.job_view import COLUMNS, description
 from penstock.cli.jobs.logs import logs
 from penstock.cli.jobs.submission import Submitted, may_be_away, submitter, where_it_waits
-from penstock.cli.output import note, write_json, write_line, write_rows
-from penstock.cli.parameters import JOB_ID, QUEUE, SECONDS, Name
+from penstock.cli.jobs.tags import tag, untag
+from penstock.cli.output import note, write_json, write_line, write_lines, write_rows
+from penstock.cli.parameters import JOB_ID, MOST_ROWS, QUEUE, SECONDS, Name
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.serving import serving
@@ -33,7 +34,7 @@ from penstock.views.job_history import job_detail, job_row
 
 @click.group(cls=Group, example="penstock job submit reports.rebuild --arg table=orders --wait")
 def job() -> None:
-    """Submit, list, show, cancel and retry jobs."""
+    """Submit, list, show, tag, cancel and retry jobs."""
 
 
 @job.command(
@@ -43,6 +44,7 @@ def job() -> None:
 @click.option(
     "--arg", "-a", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument: JSON or text."
 )
+@click.option("--id", "job_id", type=JOB_ID, help="An id of your own; refused if it exists.")
 @click.option("--queue", type=QUEUE, help="Queue, instead of the function's own.")
 @click.option(
     "--delay",
@@ -124,13 +126,7 @@ def _check_times(delay: float, expires: float | None) -> None:
 @click.option("--worker", type=Name("worker"), help="Only jobs that this worker runs or ran last.")
 @click.option("--since", type=SECONDS, help="Only jobs that changed within this time, such as 2h.")
 @click.option("--until", type=SECONDS, help="Only jobs that last changed longer ago than this.")
-@click.option(
-    "--limit",
-    default=20,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    help="Most rows to list.",
-)
+@MOST_ROWS
 @click.pass_obj
 def list_jobs(
     session: Session,
@@ -328,14 +324,15 @@ def retry(session: Session, id: str, changes: tuple[str, ...]) -> None:
         write_line(f"job {job_id} is retried")
 
 
-job.add_command(logs)
+for command in (logs, tag, untag):
+    job.add_command(command)
 
 
 def _show(session: Session, view: JobView) -> None:
     if session.as_json:
         write_json(job_detail(view))
     else:
-        write_line("\n".join(description(view)))
+        write_lines(description(view))
 
 
 def _fail_unless_completed(view: JobView) -> None:

@@ -17,6 +17,8 @@ from penstock.views import wording
 from penstock.views.event_text import happened
 from penstock.views.job_history import JobDetail, job_detail, progress
 
+_LEAST_NAME = 13
+"""Characters of `JobDispatched`, with which each timeline begins."""
 COLUMNS = (
     Column("id", lambda row: row.id),
     Column("state", lambda row: row.state, rank=1),
@@ -55,6 +57,7 @@ def description(view: JobView) -> list[str]:
         *_optional("progress", progress(record)),
         *_optional("worker", f"{record.worker} on {record.host}" if record.worker else ""),
         *_optional("reserved", wording.clock(shown.reserved_at) if shown.reserved_at else ""),
+        *_optional("waited", _waited(shown)),
         *_optional("ran", _ran(shown)),
         *_optional("Spark", shown.spark_session),
         *_optional("trace", shown.trace_id),
@@ -63,9 +66,15 @@ def description(view: JobView) -> list[str]:
         *_timeline(view.events),
     ]
     if record.error:
-        lines += ["error", *_indented(f"{record.error.kind}: {record.error.message}")]
-        lines += _indented(record.error.traceback)
+        lines += ["error", f"  {record.error.kind}: {record.error.message}"]
+        lines += quoted(record.error.traceback)
     return lines
+
+
+def _waited(shown: JobDetail) -> str:
+    """``51 s for a worker``: before the last attempt."""
+    seconds = shown.waited_seconds
+    return f"{wording.seconds(seconds)} for a worker" if seconds is not None else ""
 
 
 def _ran(shown: JobDetail) -> str:
@@ -84,22 +93,24 @@ def _ran(shown: JobDetail) -> str:
 def _timeline(events: Sequence[tuple[int, Event | UnknownEvent]]) -> list[str]:
     """One line an event; progress that follows on progress is one line, with the last of it."""
     reasons = dict(ignored_events(events))
+    names = [event.name for _, event in events if isinstance(event, Event)]
+    width = max(_LEAST_NAME, *map(len, names)) if names else _LEAST_NAME
     lines: list[str] = []
     for is_progress, group in groupby(events, lambda entry: isinstance(entry[1], JobProgressed)):
         run = list(group)
         for sequence, event in run[-1:] if is_progress else run:
-            lines.append(_line(event, reasons.get(sequence, "")))
+            lines.append(_line(event, reasons.get(sequence, ""), width))
         if is_progress and len(run) > 1:
             lines[-1] += f"  (the last of {len(run)})"
     return lines
 
 
-def _line(event: Event | UnknownEvent, ignored: str) -> str:
+def _line(event: Event | UnknownEvent, ignored: str, width: int) -> str:
     if isinstance(event, UnknownEvent):
         why = f"unreadable, ignored: {ignored}" if ignored else "of a later version"
         return f"  {'':8}  {event.type} ({why})"
     happening = f"ignored: {ignored}" if ignored else happened(event)
-    return f"  {wording.clock(event.at)}  {event.name:<13}  {happening}".rstrip()
+    return f"  {wording.clock(event.at)}  {event.name:<{width}}  {happening}".rstrip()
 
 
 def _tries(tries: int) -> str:
@@ -110,8 +121,9 @@ def _optional(title: str, text: str | float | None) -> list[str]:
     return [f"{title:<9}  {text}"] if text else []
 
 
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in text.splitlines()]
+def quoted(text: str) -> list[str]:
+    """The lines of a text from outside, each marked, so that none passes for one of ours."""
+    return [f"  | {line}" for line in text.splitlines()]
 
 
 def _json(value: Any) -> str:

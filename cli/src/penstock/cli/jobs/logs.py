@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed
-from penstock.cli.output import note, write_line
+from penstock.cli.output import note, write_json_line, write_line, write_lines
 from penstock.cli.parameters import JOB_ID
 from penstock.cli.session import Session
 from penstock.events.log_lines import LogLine
@@ -19,9 +19,8 @@ from penstock.jobs.client import Client
 from penstock.jobs.errors import NotFound
 from penstock.jobs.lifecycle import State
 from penstock.jobs.reading.job_logs import AttemptLines
-from penstock.telemetry.lines import one_line, printable, printable_json
 
-_CONTINUED = "\n  | "
+_CONTINUED = "  | "
 
 
 @click.command(cls=Command, example="penstock job logs 0193… --follow")
@@ -113,7 +112,7 @@ class _Shown:
             self.ended.add(run)
         if self._as_json:
             for line in _json_lines(part):
-                click.echo(printable_json(line))
+                write_json_line(line)
         else:
             self._write_text(part)
         if part.unreadable:
@@ -125,17 +124,17 @@ class _Shown:
         heading = f"attempt {part.attempt}, worker {part.worker} on {part.host}"
         if part.lines and heading != self._heading:
             self._heading = heading
-            write_line(one_line(heading))
+            write_line(heading)
         for line in part.lines:
-            write_line(text_of(line))
+            write_lines(text_of(line))
 
 
-def text_of(line: LogLine) -> str:
-    """A stored line as services write theirs."""
+def text_of(line: LogLine) -> list[str]:
+    """A stored line as services write theirs; its traceback and further lines are marked."""
     clock = line.at.astimezone().strftime("%H:%M:%S.%f")[:-3]
     text = "\n".join(filter(None, (line.text, line.traceback.rstrip())))
-    whole = f"{clock} {line.level.upper():<7} {line.logger}  {text}"
-    return printable(whole).replace("\n", _CONTINUED)
+    first, *further = f"{clock} {line.level.upper():<7} {line.logger}  {text}".split("\n")
+    return [first, *(f"{_CONTINUED}{text}" for text in further)]
 
 
 def _json_lines(part: AttemptLines) -> Iterator[str]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import click
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
+from penstock.cli.end_time import end_time
 from penstock.cli.errors import Refused
 from penstock.cli.jobs.bulk import Caution, act, cautious
 from penstock.cli.output import Column, write_json, write_line, write_rows
-from penstock.cli.parameters import QUEUE
+from penstock.cli.parameters import QUEUE, SECONDS
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.config.topology import lanes_of
@@ -20,18 +22,26 @@ from penstock.jobs.bulk.client import Bulk, BulkOutcome
 from penstock.jobs.client import Client
 from penstock.jobs.job_filter import JobFilter
 from penstock.views import wording
-from penstock.views.queue_board import queue_rows
+from penstock.views.queue_board import QueueRow, queue_rows
+
+
+def _state(row: QueueRow) -> str:
+    if not row.paused:
+        return "open"
+    return f"paused until {wording.clock(row.paused_until)}" if row.paused_until else "paused"
+
 
 COLUMNS = (
     Column("queue", lambda row: row.queue),
     Column("pool", lambda row: row.pool or ("(excluded)" if row.excluded else "(none)")),
-    Column("state", lambda row: "paused" if row.paused else "open", rank=1),
+    Column("state", _state, rank=1),
     Column("waiting", lambda row: str(row.waiting), number=True, rank=1),
     Column("running", lambda row: str(row.running), number=True, rank=1),
     Column("delayed", lambda row: str(row.delayed), number=True, rank=2),
     Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
     Column("ended/min", lambda row: wording.rate(row.throughput_per_minute), number=True),
     Column("failed", lambda row: wording.share(row.failed_share), number=True),
+    Column("reason", lambda row: row.pause_reason, rank=3, sentence=True),
 )
 
 
@@ -48,21 +58,40 @@ def list_queues(session: Session) -> None:
     write_rows(session, rows, COLUMNS, "no queue is configured and none holds a job")
 
 
-@queue.command(example="penstock queue pause reports --reason 'the lake is down'")
+@queue.command(
+    example="penstock queue pause reports --reason 'the lake is down'\n"
+    "penstock queue pause reports --for 2h --reason 'month end'\n"
+    "penstock queue pause reports --until 2027-01-01T06:00+01:00"
+)
 @click.argument("name", type=QUEUE)
+@click.option("--for", "seconds", type=SECONDS, help="How long, such as 30m or 2h.")
+@click.option("--until", metavar="TIME", help="Until this time (ISO 8601; local without a zone).")
 @click.option("--reason", default="", help="Shown with the pause.")
 @click.option("--force", is_flag=True, help="Act even if no pool serves the queue and it is empty.")
 @click.pass_obj
-def pause(session: Session, name: str, reason: str, force: bool) -> None:
-    """Start no job of a queue until it is resumed; running jobs go on."""
+def pause(
+    session: Session,
+    name: str,
+    seconds: float | None,
+    until: str | None,
+    reason: str,
+    force: bool,
+) -> None:
+    """Start no job of a queue for a time, or until it is resumed; running jobs go on.
+
+    With --for or --until it ends by itself, within 30 days, whichever processes run. A second
+    pause replaces the first.
+    """
+    has_end = seconds is not None or until is not None
+    end = end_time("pause", seconds, until) if has_end else None
 
     async def request(bus: Bus, settings: Settings) -> None:
         if not force:
             await _check_exists(bus, settings, name)
-        await Client.over(bus, settings, "cli").pause_queue(name, reason)
+        await Client.over(bus, settings, "cli").pause_queue(name, reason, end)
 
     session.run(request)
-    _show_state(session, name, "paused")
+    _show_state(session, name, "paused", end)
 
 
 @queue.command(example="penstock queue resume reports")
@@ -118,8 +147,9 @@ async def _check_exists(bus: Bus, settings: Settings, name: str) -> None:
         raise Refused(f"no pool serves queue {name!r} and it holds no jobs; {hint} (or --force)")
 
 
-def _show_state(session: Session, name: str, state: str) -> None:
+def _show_state(session: Session, name: str, state: str, until: datetime | None = None) -> None:
     if session.as_json:
-        write_json({"queue": name, "state": state})
+        write_json({"queue": name, "state": state} | ({"until": until} if until else {}))
     else:
-        write_line(f"queue {name} is {state}")
+        end = f" until {wording.clock(until)}" if until else ""
+        write_line(f"queue {name} is {state}{end}")

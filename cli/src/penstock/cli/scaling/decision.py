@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -9,9 +10,10 @@ import click
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Group
 from penstock.cli.errors import Failed
-from penstock.cli.output import Column, write_json, write_line, write_rows
-from penstock.cli.parameters import POOL, Name
+from penstock.cli.output import Column, write_json, write_lines, write_rows
+from penstock.cli.parameters import MOST_ROWS, POOL, Name
 from penstock.cli.scaling import explanation
+from penstock.cli.scaling.assignments import assignments
 from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.scaling import ScalingDecisionMade
@@ -49,13 +51,7 @@ def decision() -> None:
 @click.option(
     "--all", "every", is_flag=True, help="Also decisions that changed no number of workers."
 )
-@click.option(
-    "--limit",
-    default=20,
-    show_default=True,
-    type=click.IntRange(1, 10_000),
-    help="Most rows to list.",
-)
+@MOST_ROWS
 @click.pass_obj
 def list_decisions(session: Session, pool: str | None, every: bool, limit: int) -> None:
     """List the last decisions that changed a number of workers, newest first."""
@@ -66,21 +62,38 @@ def list_decisions(session: Session, pool: str | None, every: bool, limit: int) 
     write_rows(session, session.run(request), COLUMNS, _nothing(pool, every))
 
 
-@decision.command(example="penstock decision explain reports")
+@decision.command(
+    example="penstock decision explain reports\n"
+    "penstock decision explain reports --set pools.reports.max_workers=60"
+)
 @click.argument("which", metavar="ID|POOL", type=Name("decision or pool"))
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Also decide the same round under another setting, such as pools.reports.sla_seconds=10.",
+)
+@click.option(
+    "--event",
+    "sequence",
+    type=click.IntRange(min=1),
+    help="Where the decision stands in the event log: finds one of any age by its id.",
+)
 @click.pass_obj
-def explain(session: Session, which: str) -> None:
+def explain(session: Session, which: str, changes: Sequence[str], sequence: int | None) -> None:
     """Explain one decision, or a pool's last one, as sentences from measurement to number.
 
     It is computed again from the log, to say what would have changed it.
     """
+    other = assignments(changes)
 
     async def request(bus: Bus, settings: Settings) -> Explained | None:
         subjects = Subjects(settings.prefix)
-        logged = await find_decision(bus, subjects, which)
+        logged = await find_decision(bus, subjects, which, sequence)
         if logged is None:
             return None
-        return logged[0], await explanation.explain(bus, subjects, *logged)
+        return logged[0], await explanation.explain(bus, subjects, *logged, other)
 
     decision_and_explanation = session.run(request)
     if decision_and_explanation is None:
@@ -88,7 +101,7 @@ def explain(session: Session, which: str) -> None:
     if session.as_json:
         write_json(explanation.as_json(*decision_and_explanation))
     else:
-        write_line("\n".join(explanation.sentences(*decision_and_explanation)))
+        write_lines(explanation.sentences(*decision_and_explanation))
 
 
 def _nothing(pool: str | None, every: bool) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.bus.protocol import Bus
+from penstock.cli.errors import Failed
 from penstock.cli.installed import is_importable
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.subjects import Subjects
@@ -21,7 +22,11 @@ MOST_CHANGES = 3
 
 
 async def explain(
-    bus: Bus, subjects: Subjects, made: ScalingDecisionMade, raw: bytes
+    bus: Bus,
+    subjects: Subjects,
+    made: ScalingDecisionMade,
+    raw: bytes,
+    other: Mapping[str, Any] | None = None,
 ) -> Explanation | None:
     """Recomputes a decision from the log.
 
@@ -30,17 +35,25 @@ async def explain(
         subjects: of the installation.
         made: the decision.
         raw: the event as it is stored.
+        other: settings by their names, to decide the same round under.
 
     Returns:
         None where the decider is not installed.
+
+    Raises:
+        ConfigError: no decider could work with the other settings.
+        Failed: there are such settings, and the decider is not installed.
     """
     if not is_importable("penstock.decider"):
+        if other:
+            raise Failed("this needs the package penstock-decider; install it")
         return None
     from penstock.cli.scaling import recorded_rounds  # noqa: PLC0415
-    from penstock.decider.replay import explain, stretches  # noqa: PLC0415
+    from penstock.decider.replay import explain, stretches, whatif  # noqa: PLC0415
 
+    change = whatif.change(other) if other else None
     entries = await recorded_rounds.entries_of(bus, subjects, made)
-    return explain.explain(raw, entries, stretches.installed())
+    return explain.explain(raw, entries, stretches.installed(), change)
 
 
 def as_json(made: ScalingDecisionMade, explanation: Explanation | None) -> dict[str, Any]:
@@ -79,7 +92,7 @@ def _figures(reason: Reason) -> str:
 def _recomputed(explanation: Explanation) -> Iterator[str]:
     if explanation.recomputed == "equal":
         yield "Recomputed from the log: the same, bit for bit."
-        if not explanation.changes:
+        if not explanation.changes and explanation.instead is None:
             yield "No single input, changed alone, would have changed the number."
         for change in explanation.changes[:MOST_CHANGES]:
             yield f"{change.text[0].upper()}{change.text[1:]}."
@@ -90,3 +103,7 @@ def _recomputed(explanation: Explanation) -> Iterator[str]:
     else:
         yield f"Recomputed from the log: {explanation.recomputed}."
         yield from (f"  {sentence}" for sentence in explanation.why)
+    if (instead := explanation.instead) is not None:
+        yield f"Under the other settings: {headline(instead)}"
+        for number, reason in enumerate(instead.reasons, 1):
+            yield f"  {number}. {reason.text}  ({reason.step}: {reason.rule} → {reason.workers})"

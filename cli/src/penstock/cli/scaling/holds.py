@@ -9,6 +9,7 @@ import click
 
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
+from penstock.cli.end_time import end_time
 from penstock.cli.errors import Refused
 from penstock.cli.output import note, write_json, write_line
 from penstock.cli.parameters import POOL, SECONDS
@@ -57,7 +58,14 @@ def hold(
     the first.
     """
     least, most = _bounds(exactly, at_least, at_most)
-    end = _end(seconds, until)
+    if seconds is None and until is None:
+        raise Refused("expected how long: --for 2h, or --until 2027-01-01T06:00+01:00")
+    end = end_time("hold", seconds, until)
+    if end - datetime.now(UTC) > LONGEST_HOLD:
+        raise Refused(
+            f"a hold ends within {LONGEST_HOLD.days} days; for longer change min_workers and "
+            "max_workers of the pool"
+        )
 
     async def request(bus: Bus, settings: Settings) -> None:
         if not force:
@@ -108,30 +116,6 @@ def _bounds(
     if at_least is not None and at_most is not None and at_least > at_most:
         raise Refused(f"--at-least {at_least} exceeds --at-most {at_most}")
     return at_least or 0, at_most
-
-
-def _end(seconds: float | None, until: str | None) -> datetime:
-    """When the hold ends. Raises Refused."""
-    if (seconds is None) == (until is None):
-        raise Refused("expected how long: --for 2h, or --until 2027-01-01T06:00+01:00")
-    now = datetime.now(UTC)
-    if seconds is not None:
-        end = now + timedelta(seconds=min(seconds, 1e9))
-    else:
-        try:
-            end = datetime.fromisoformat(str(until)).astimezone(UTC)
-        except (ValueError, OverflowError):
-            raise Refused(
-                f"found {until!r}, expected a time such as 2027-01-01T06:00+01:00"
-            ) from None
-    if end <= now:
-        raise Refused(f"{wording.clock(end)} is over; a hold ends in the future")
-    if end - now > LONGEST_HOLD:
-        raise Refused(
-            f"a hold ends within {LONGEST_HOLD.days} days; for longer change min_workers and "
-            "max_workers of the pool"
-        )
-    return end
 
 
 def _check_pool(settings: Settings, name: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from penstock.cli.command import Group
-from penstock.cli.output import Column, write_rows
+from penstock.cli.output import Column, note, write_rows
 from penstock.cli.scaling.holds import hold, release
 from penstock.cli.session import Session
 from penstock.measuring.budget import pace
 from penstock.views import wording
 from penstock.views.pool_board import PoolRow, pool_rows
+from penstock.views.source_state import marked, remarks
 
 
 def promise(row: PoolRow) -> str:
@@ -23,8 +24,18 @@ def budget(row: PoolRow) -> str:
     if row.budget is None:
         return wording.UNKNOWN
     left = f"{max(row.budget.remaining_share, 0.0):.0%} left".replace("%", " %")
+    left = marked(left, row.source, "budget")
     burning = pace(row.budget)
     return f"{left}, {burning}" if burning else left
+
+
+def waiting(row: PoolRow) -> str:
+    return marked(wording.count(row.waiting), row.source, "waiting")
+
+
+def oldest(row: PoolRow) -> str:
+    age = wording.seconds(row.oldest_waiting_seconds)
+    return marked(age, row.source, "oldest_waiting_seconds")
 
 
 COLUMNS = (
@@ -33,8 +44,8 @@ COLUMNS = (
     Column("promise", promise),
     Column("budget", budget),
     Column("state", lambda row: row.state, rank=1),
-    Column("waiting", lambda row: wording.count(row.waiting), number=True, rank=1),
-    Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
+    Column("waiting", waiting, number=True, rank=1),
+    Column("oldest", oldest, number=True),
     Column("running", lambda row: wording.count(row.running), number=True, rank=1),
     Column("ended/min", lambda row: wording.rate(row.throughput_per_minute), number=True, rank=3),
     Column("failed", lambda row: wording.share(row.failed_share), number=True, rank=3),
@@ -61,7 +72,15 @@ pool.add_command(release)
 @pool.command(name="ls", example="penstock pool ls")
 @click.pass_obj
 def list_pools(session: Session) -> None:
-    """List every configured pool with its last measurement and decision."""
+    """List every configured pool with its last measurement and decision.
+
+    Before a figure of another system's queues, ≈ says that it is estimated. Faults of such a system
+    and messages that are stuck there are named below the table.
+    """
     rows = session.run(pool_rows)
     nothing = "no pool is configured; add a table [pools.NAME] to penstock.toml"
     write_rows(session, rows, COLUMNS, nothing)
+    if not session.as_json:
+        for row in rows:
+            for remark in remarks(row.source):
+                note(f"{row.pool}: {remark}")

@@ -10,14 +10,15 @@ import numpy as np
 from penstock.bus import lookback
 from penstock.bus.protocol import Bus
 from penstock.bus.since import first_since
-from penstock.cli.scaling.recorded_rounds import Span
+from penstock.cli.errors import Failed
+from penstock.cli.scaling.recorded_rounds import Progress, Span
 from penstock.config import Pool
 from penstock.decider.replay.stretches import installed
+from penstock.decider.simulator.bounds.peak import fixed_peak
 from penstock.decider.simulator.model import durations
 from penstock.decider.simulator.model.load import Trace
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import study
-from penstock.decider.simulator.studies.study import SimulationResult
 from penstock.events.job import JOB_EVENTS, JobCompleted, JobDispatched
 from penstock.events.subjects import Subjects
 
@@ -26,18 +27,45 @@ _SEEDS = 3
 
 
 class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One pool's settings, simulated over the arrivals of the log; waits in seconds."""
+    """One pool's settings, simulated over the arrivals of the log; waits in seconds.
+
+    Attributes:
+        settings: the pool's name, and which settings.
+        jobs: that arrived.
+        hours: from the first to the last of them.
+        late_share: of the jobs, later than promised by these settings; 0 to 1.
+        keeps_promise: whether that is no more than these settings allow.
+        wait_p95: of which 95 % of the jobs waited less.
+        wait_max: the longest wait.
+        worker_seconds: of all workers.
+        actions: changes of the number of workers.
+        fixed_workers: the size of a fixed fleet; 0 for settings that scale.
+    """
 
     settings: str
     jobs: int
+    hours: float = 0.0
     late_share: float
+    keeps_promise: bool = False
     wait_p95: float
     wait_max: float
     worker_seconds: float
     actions: float
+    fixed_workers: int = 0
 
 
-async def read(bus: Bus, subjects: Subjects, span: Span, pool: Pool) -> Trace | None:
+def _no_progress(_: float) -> None:
+    """Shows nothing."""
+
+
+async def read(
+    bus: Bus,
+    subjects: Subjects,
+    span: Span,
+    pool: Pool,
+    most_jobs: int | None = None,
+    progress: Progress = _no_progress,
+) -> Trace | None:
     """The times at which jobs of a pool could start, with their run times.
 
     Args:
@@ -45,13 +73,18 @@ async def read(bus: Bus, subjects: Subjects, span: Span, pool: Pool) -> Trace | 
         subjects: of the installation.
         span: part of the event log.
         pool: whose queues count.
+        most_jobs: that are taken; None for any number.
+        progress: called with the share that is read.
 
     Returns:
         Jobs that have not completed run for the mean of the others; None where none has completed.
+
+    Raises:
+        Failed: more jobs arrived.
     """
     arrived, ran = dict[str, float](), dict[str, float]()
     stream = subjects.events_stream
-    for name in (JobDispatched.__name__, JobCompleted.__name__):
+    for half, name in enumerate((JobDispatched.__name__, JobCompleted.__name__)):
         subject = subjects.events("job", "*", name)
         last = await bus.last(stream, subject)
         start = await first_since(bus, stream, subject, span.since) if span.since else 1
@@ -59,9 +92,15 @@ async def read(bus: Bus, subjects: Subjects, span: Span, pool: Pool) -> Trace | 
             continue
         async for stored in lookback.between(bus, stream, subject, start, last.sequence):
             event = JOB_EVENTS.decode(stored.body)
+            progress((half + (stored.sequence - start + 1) / (last.sequence - start + 1)) / 2)
             if isinstance(event, JobDispatched) and event.queue in pool.queues:
                 if span.until is None or stored.at <= span.until:
                     arrived[event.job_id] = (event.due_at or stored.at).timestamp()
+                    if most_jobs is not None and len(arrived) > most_jobs:
+                        raise Failed(
+                            f"more than {most_jobs:,} jobs of pool {pool.name!r} arrived in this "
+                            "part of the log; take a shorter one"
+                        )
             elif isinstance(event, JobCompleted) and event.job_id in arrived:
                 ran[event.job_id] = event.run_seconds
     return _trace(pool.name, arrived, ran) if ran else None
@@ -80,27 +119,40 @@ def _trace(name: str, arrived: dict[str, float], ran: dict[str, float]) -> Trace
     )
 
 
-def simulate(trace: Trace, pools: dict[str, Pool], spawn_seconds: float) -> list[SimulatedSettings]:
-    """Simulates the same arrivals under several settings.
+def simulate(
+    trace: Trace,
+    pools: dict[str, Pool],
+    spawn_seconds: float,
+    progress: Progress = _no_progress,
+) -> list[SimulatedSettings]:
+    """Simulates the same arrivals under several settings, and with a fleet of fixed size.
+
+    The fixed fleet is the smallest that keeps the promise of the first settings, within their
+    bound. It is left out where a worker has several slots.
 
     Args:
         trace: arrivals and run times.
         pools: settings by a name for them.
         spawn_seconds: time that a worker takes to start.
+        progress: called with the share that is done.
     """
-    return [
-        _simulated(label, pool, trace, row)
-        for label, pool in pools.items()
-        for row in _rows(trace, pool, spawn_seconds)
-    ]
+    rows = []
+    for number, (label, pool) in enumerate(pools.items(), 1):
+        rows += _simulated(label, pool, trace, spawn_seconds, pool.profile.strategy)
+        progress(number / (len(pools) + 1))
+    first = next(iter(pools.values()))
+    if first.job_slots == 1:
+        workers = _fixed_fleet(trace, first, spawn_seconds)
+        rows += _simulated(f"{workers} fixed", first, trace, spawn_seconds, "peak", workers)
+    progress(1.0)
+    return rows
 
 
-def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[SimulationResult]:
-
+def _study(trace: Trace, pool: Pool, spawn_seconds: float, strategy: str) -> Any:
     profile = pool.profile
-    question: Any = study.Study(
+    return study.Study(
         traces=[trace],
-        names=[profile.strategy],
+        names=[strategy],
         slas=[profile.sla_seconds],
         quantile=profile.quantile,
         spawns=[Spawning(seconds=spawn_seconds)],
@@ -112,16 +164,38 @@ def _rows(trace: Trace, pool: Pool, spawn_seconds: float) -> list[SimulationResu
         strategies=installed().strategies,
         slots=pool.job_slots,
     )
-    return list(study.run(question))
 
 
-def _simulated(label: str, pool: Pool, trace: Trace, row: SimulationResult) -> SimulatedSettings:
-    return SimulatedSettings(
-        settings=f"{pool.name}, {label}",
-        jobs=len(trace.times),
-        late_share=row.late_share,
-        wait_p95=row.wait_p95,
-        wait_max=row.wait_max,
-        worker_seconds=row.worker_seconds,
-        actions=row.actions,
+def _fixed_fleet(trace: Trace, pool: Pool, spawn_seconds: float) -> int:
+    return fixed_peak(
+        study.load_of(_study(trace, pool, spawn_seconds, "peak"), 0, 0),
+        sla_seconds=pool.profile.sla_seconds,
+        quantile=pool.profile.quantile,
+        spawn_seconds=spawn_seconds,
+        most=pool.profile.max_workers,
     )
+
+
+def _simulated(
+    label: str,
+    pool: Pool,
+    trace: Trace,
+    spawn_seconds: float,
+    strategy: str,
+    fixed_workers: int = 0,
+) -> list[SimulatedSettings]:
+    return [
+        SimulatedSettings(
+            settings=f"{pool.name}, {label}",
+            jobs=len(trace.times),
+            hours=row.hours,
+            late_share=row.late_share,
+            keeps_promise=row.keeps_promise,
+            wait_p95=row.wait_p95,
+            wait_max=row.wait_max,
+            worker_seconds=row.worker_seconds,
+            actions=row.actions,
+            fixed_workers=fixed_workers,
+        )
+        for row in study.run(_study(trace, pool, spawn_seconds, strategy))
+    ]

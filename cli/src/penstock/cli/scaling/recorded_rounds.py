@@ -64,7 +64,7 @@ async def entries_of(bus: Bus, subjects: Subjects, made: ScalingDecisionMade) ->
         return []
     stored, decided = record
     start = await _start(bus, subjects, decided)
-    entries = await _settings(bus, subjects)
+    entries = await settings_entries(bus, subjects)
     async for message in lookback.between(bus, stream, subjects.snapshots, start, stored.sequence):
         entries.append(entry(message))
     return entries
@@ -100,7 +100,7 @@ async def _entries(
     bus: Bus, subjects: Subjects, span: Span, progress: Progress
 ) -> AsyncGenerator[Entry, None]:
     """Settings, then the snapshots' stream in its order, decisions right before their round."""
-    for adopted in await _settings(bus, subjects):
+    for adopted in await settings_entries(bus, subjects):
         yield adopted
     stream, every = subjects.snapshots_stream, subjects.snapshots
     start = await _begin(bus, stream, every, span)
@@ -118,7 +118,8 @@ async def _entries(
             progress((stored.sequence - start + 1) / (end - start + 1))
 
 
-async def _settings(bus: Bus, subjects: Subjects) -> list[Entry]:
+async def settings_entries(bus: Bus, subjects: Subjects) -> list[Entry]:
+    """All settings that decisions were made under, as far as the log holds them."""
     stream, every = subjects.snapshots_stream, subjects.adopted_settings()
     return [outside(entry(stored)) for stored in await lookback.latest(bus, stream, every)]
 

@@ -17,6 +17,7 @@ from penstock.cli.output import Column, write_rows
 from penstock.cli.parameters import HOST, POOL
 from penstock.cli.session import Session
 from penstock.config import Settings
+from penstock.config.foreign_pools import longest_drain_seconds
 from penstock.config.topology import pools as configured_pools
 from penstock.events.envelope import new_id, utc_now
 from penstock.events.reloading import ReloadReported, ReloadRequested
@@ -77,7 +78,7 @@ def reload(
         chosen = hosts or await living_hosts(bus, subjects, settings.host.lease_seconds)
         if not chosen:
             raise Failed("no host has a living executor; see 'penstock health'")
-        patience = timeout_seconds or settings.host.drain_seconds + BEYOND_DRAIN_SECONDS
+        patience = timeout_seconds or longest_drain_seconds(settings) + BEYOND_DRAIN_SECONDS
         if not wait:
             patience = min(patience, _ANSWER_SECONDS)
         order = ReloadRequested(id=new_id(), pools=pools)

@@ -15,9 +15,9 @@ import click
 from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
 from penstock.cli.errors import FAILED, Failed, Refused
-from penstock.cli.output import Column, write_json, write_line, write_rows
+from penstock.cli.output import Column, write_json, write_lines, write_rows
 from penstock.cli.parameters import POOL, SECONDS
-from penstock.cli.progress import progress_bar
+from penstock.cli.progress import progress_bar, progress_lines
 from penstock.cli.scaling import recorded_arrivals, recorded_rounds
 from penstock.cli.scaling.assignments import assignments
 from penstock.cli.scaling.recorded_rounds import Span
@@ -25,9 +25,11 @@ from penstock.cli.scaling.tune import COLUMNS as ON_SPARK
 from penstock.cli.scaling.tune import nothing_came, simulate_days
 from penstock.cli.scaling.verdict_text import sentences
 from penstock.cli.session import Session
-from penstock.config import Settings
+from penstock.config import Pool, Settings
 from penstock.decider.program import program
+from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay import stretches, whatif
+from penstock.decider.replay.recompute import recorded_settings
 from penstock.decider.replay.whatif import Change, Comparison
 from penstock.events.envelope import utc_now
 from penstock.events.subjects import Subjects
@@ -92,8 +94,19 @@ CAVEAT = (
     "spawn",
     type=SECONDS,
     metavar="TIME",
-    help="With --set and --pool: let the jobs of the log arrive again under both, a worker "
-    "starting within TIME.",
+    help="With --set and --pool: let the jobs of the log arrive again under both, and with a "
+    "fixed fleet, a worker starting within TIME.",
+)
+@click.option(
+    "--most-jobs",
+    type=click.IntRange(min=1),
+    help="With --simulate: refuse a part of the log in which more jobs arrived.",
+)
+@click.option(
+    "--progress",
+    "shows_progress",
+    is_flag=True,
+    help="With --simulate: write the share that is done to standard error, for programs.",
 )
 @click.option(
     "--processes", type=click.IntRange(1, 256), help="Parallel processes; else one per core."
@@ -121,6 +134,8 @@ def replay(
     save: Path | None,
     changes: Sequence[str],
     spawn: float | None,
+    most_jobs: int | None,
+    shows_progress: bool,
     processes: int | None,
     on_spark: bool,
     lake: str | None,
@@ -138,14 +153,17 @@ def replay(
         return
     if source is not None and (since, until, save) != (None, None, None):
         raise Refused("--from reads a whole file; --since, --until and --save read the broker")
-    if spawn is not None and (source is not None or not changes or pool is None):
-        raise Refused("--simulate needs --set, --pool and the broker's event log (no --from)")
+    if spawn is not None and (source or save or not changes or pool is None):
+        raise Refused(
+            "--simulate needs --set, --pool and the broker's event log (no --from, --save)"
+        )
     change = whatif.change(assignments(changes)) if changes else None
     span = _span(since, until, pool)
+    if spawn is not None and change is not None:
+        _simulate(session, span, change, spawn, most_jobs, shows_progress)
+        return
     with _log(session, source, save, span) as path:
-        if spawn is not None and change is not None:
-            _simulate(session, path, span, change, spawn)
-        elif change is not None:
+        if change is not None:
             _compare(session, path, change, pool)
         else:
             _verify(session, path, pool, processes or len(os.sched_getaffinity(0)))
@@ -157,7 +175,7 @@ def _verify(session: Session, path: Path, pool: str | None, processes: int) -> N
     if session.as_json:
         write_json({"equal": verdict.is_equal, "program": program(), "verdict": verdict})
     else:
-        write_line("\n".join(sentences(verdict, program())))
+        write_lines(sentences(verdict, program()))
     if not verdict.is_equal:
         click.get_current_context().exit(FAILED)
 
@@ -168,29 +186,43 @@ def _compare(session: Session, path: Path, change: Change, pool: str | None) -> 
     )
     write_rows(session, rows, COLUMNS, "no decision is in this part of the log")
     if rows and not session.as_json:
-        write_line("\n".join([*_examples(rows), CAVEAT]))
+        write_lines([*_examples(rows), CAVEAT])
 
 
-def _simulate(session: Session, path: Path, span: Span, change: Change, spawn: float) -> None:
+def _simulate(
+    session: Session,
+    span: Span,
+    change: Change,
+    spawn: float,
+    most_jobs: int | None,
+    shows_progress: bool,
+) -> None:
     name = span.pool or ""
-    adopted = [settings for settings in stretches.settings(path).values() if name in settings.pools]
-    if not adopted:
-        raise Failed(f"no settings of pool {name!r} are in this part of the log")
-    change.check(adopted)
-    last = adopted[-1]
-    pools = {"as it was": last.pools[name], "instead": change.over(last).pools[name]}
+    with (progress_lines if shows_progress else progress_bar)("simulating") as show:
 
-    async def read(bus: Bus, settings: Settings) -> Any:
-        return await recorded_arrivals.read(
-            bus, Subjects(settings.prefix), span, pools["as it was"]
-        )
+        async def read(bus: Bus, settings: Settings) -> tuple[dict[str, Pool], Any]:
+            subjects = Subjects(settings.prefix)
+            entries = await recorded_rounds.settings_entries(bus, subjects)
+            pools = _both(name, change, list(recorded_settings(entries).values()))
+            return pools, await recorded_arrivals.read(
+                bus, subjects, span, pools["as it was"], most_jobs, lambda share: show(share / 2)
+            )
 
-    trace = session.run(read)
-    if trace is None:
-        raise Failed(f"no job of pool {name!r} was completed in this part of the log")
-    write_rows(
-        session, recorded_arrivals.simulate(trace, pools, spawn), SIMULATED, "nothing was simulated"
-    )
+        pools, trace = session.run(read)
+        if trace is None:
+            raise Failed(f"no job of pool {name!r} was completed in this part of the log")
+        rows = recorded_arrivals.simulate(trace, pools, spawn, lambda share: show((1 + share) / 2))
+    write_rows(session, rows, SIMULATED, "nothing was simulated")
+
+
+def _both(name: str, change: Change, adopted: Sequence[Adopted]) -> dict[str, Pool]:
+    """A pool by its last recorded settings, and with the change. Raises Failed, ConfigError."""
+    fitting = [settings for settings in adopted if name in settings.pools]
+    if not fitting:
+        raise Failed(f"no settings of pool {name!r} are in the log")
+    last = fitting[-1]
+    changed = change.applied(last, stretches.installed())
+    return {"as it was": last.pools[name], "instead": changed.pools[name]}
 
 
 def _simulate_lake(

@@ -21,7 +21,7 @@ from penstock.cli.config_remarks import lint, remarks
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.output import note
 from penstock.cli.session import Session
-from penstock.cli.up import cluster, own_broker, state
+from penstock.cli.up import cluster, own_broker, own_console, state
 from penstock.cli.up.disk_guard import DiskGuard
 from penstock.cli.up.processes import Processes, check_installed
 from penstock.cli.up.reloading import Reloading
@@ -33,10 +33,10 @@ from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.health.durability import in_one_line, posture
 from penstock.health.survey import survey
-from penstock.runtime import paths
+from penstock.runtime import console_place, paths
 from penstock.runtime.broker import Broker
 from penstock.runtime.interpreter import HELD_BACK, PAUSING
-from penstock.runtime.local_broker import with_url
+from penstock.runtime.local_broker import run_folder, with_url
 from penstock.runtime.paths import temporary_dir
 from penstock.runtime.private_folders import private_dir, remove_private
 from penstock.views import wording
@@ -120,12 +120,16 @@ def _prepared(
             settings = with_url(settings, broker.url, broker.monitor_url)
             own_broker.remember(own_broker.Place(broker.port, place.token), here)
         if not settings.host.run_dir:
-            names = state.run_folder(here)
+            names = run_folder(here)
             stack.callback(remove_private, *names)
             run_dir = str(private_dir(*names))
             settings = replace(settings, host=replace(settings.host, run_dir=run_dir))
         paths.run_dir(settings)  # a configured one too, before anything is started in it
         settings = cluster.with_secret(settings, here)
+        configured, settings = settings, own_console.placed(settings, folder)
+        os.environ |= console_place.handed_on(configured, settings)
+        if taken := own_console.taken(configured, settings):
+            note(f"warning: {taken}")
         state.write_url(settings.nats.url, settings.nats.monitor_url)
         yield settings, broker, folder
 
@@ -165,6 +169,8 @@ class _Up:
                 self._screen.report(
                     f"starting all services; broker at {masked(self._settings.nats.url)}"
                 )
+                if own_console.names(self._settings):
+                    self._screen.report(f"console at {own_console.url(self._settings)}")
                 if self._logs:
                     self._screen.report(f"all log lines are in {self._logs}")
                 if spark_master := cluster.about(self._settings):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from penstock.cli import service
 from penstock.cli.errors import Failed
-from penstock.cli.up import cluster, descendants
+from penstock.cli.up import cluster, descendants, own_console
 from penstock.config import Settings
+from penstock.config.foreign_pools import longest_drain_seconds
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child, ChildFailed
@@ -20,7 +21,7 @@ from penstock.runtime.interpreter import HELD_BACK, module_command
 from penstock.runtime.supervised import Supervised
 
 SERVICES = ("metrics", "decider", "orchestrator", "executor")
-_LAST_TO_END = ("metrics", "orchestrator")
+_FIRST_TO_END = ("decider", "executor")
 _GRACE_SECONDS = 5.0
 _BEYOND_DRAIN_SECONDS = 10.0
 
@@ -54,7 +55,7 @@ class Processes:
         self._settings, self._flags, self._broker, self._logs = settings, flags, broker, logs
         self.services = {
             name: Supervised(name, partial(self._begin, name), report, self._log(name))
-            for name in SERVICES
+            for name in (*SERVICES, *own_console.names(settings))
         }
         self.broker = (
             Supervised("nats-server", self._begin_broker, report, None) if broker else None
@@ -111,12 +112,12 @@ class Processes:
         Args:
             hurry: once set, busy workers are not waited for.
         """
-        drain = self._settings.host.drain_seconds + _BEYOND_DRAIN_SECONDS
+        drain = longest_drain_seconds(self._settings) + _BEYOND_DRAIN_SECONDS
         await asyncio.gather(
             self.services["decider"].end(_GRACE_SECONDS, hurry),
             self.services["executor"].end(drain, hurry),
         )
-        last = [self.services[name] for name in _LAST_TO_END]
+        last = [process for name, process in self.services.items() if name not in _FIRST_TO_END]
         last += [self.master] if self.master else []
         await asyncio.gather(*(process.end(_GRACE_SECONDS, hurry) for process in last))
 

@@ -11,6 +11,7 @@ from penstock.bus.protocol import Bus, BusError
 from penstock.cli.scaling.reload import BEYOND_DRAIN_SECONDS, reload_hosts
 from penstock.cli.up.source_files import SourceFiles
 from penstock.config import Settings
+from penstock.config.foreign_pools import longest_drain_seconds
 from penstock.events.envelope import new_id
 from penstock.events.reloading import ReloadReported, ReloadRequested
 from penstock.events.subjects import Subjects
@@ -66,7 +67,7 @@ class Reloading:
 
     async def _reload(self, bus: Bus) -> None:
         subjects, host = Subjects(self._settings.prefix), self._settings.host
-        patience = host.drain_seconds + BEYOND_DRAIN_SECONDS
+        patience = longest_drain_seconds(self._settings) + BEYOND_DRAIN_SECONDS
         order = ReloadRequested(id=new_id())
         try:
             [outcome] = await reload_hosts(bus, subjects, order, [host.name], patience)

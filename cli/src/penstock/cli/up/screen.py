@@ -9,22 +9,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-import click
 import msgspec
 
+from penstock.cli.output import write_json_line, write_lines
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
 from penstock.events.log_lines import LogChunk
 from penstock.runtime.supervised import Supervised
-from penstock.telemetry.lines import (
-    JsonLines,
-    PlainLines,
-    are_json,
-    one_line,
-    printable,
-    printable_json,
-)
+from penstock.telemetry.lines import JsonLines, PlainLines, are_json
 from penstock.views.event_text import line, named
 from penstock.views.pool_board import Board, PoolRow
 from penstock.views.wording import clock, seconds
@@ -99,10 +92,10 @@ class Lines:
         record = logging.LogRecord(logger, logging.INFO, "", 0, text, (), None)
         record.created = at.timestamp()
         record.msecs = at.microsecond // 1000
-        click.echo(self._formatter.format(record))
+        write_lines(self._formatter.format(record).split("\n"))
 
     def _print_json(self, text: bytes) -> None:
-        click.echo(printable_json(text.decode()))
+        write_json_line(text.decode())
 
 
 def _summary(row: PoolRow) -> str:
@@ -141,7 +134,7 @@ class Table:
         if chunk.sealed:
             self._of_jobs.append(f"{clock(utc_now())} {about}: (encrypted lines)")
         for entry in chunk.lines[-KEPT_LINES:]:
-            self._of_jobs.append(f"{clock(entry.at)} {about}: {one_line(entry.text)}")
+            self._of_jobs.append(f"{clock(entry.at)} {about}: {entry.text}")
 
     def draw(self, board: Board, processes: Sequence[Supervised]) -> None:
         from penstock.cli.up.table import picture  # noqa: PLC0415
@@ -154,8 +147,8 @@ class Table:
                 board.pool_rows(self._pools, lease, now),
                 board.host_rows(lease, now),
                 [(process.name, process.pid, process.starts) for process in processes],
-                [printable(text) for text in self._lines],
-                [printable(text) for text in self._of_jobs],
+                list(self._lines),
+                list(self._of_jobs),
             ),
             refresh=True,
         )

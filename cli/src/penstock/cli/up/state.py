@@ -6,12 +6,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
 
 from penstock.config import ConfigError
 from penstock.runtime.local_broker import FOLDER, LOCK_FILE, URL_FILE
-from penstock.runtime.paths import user_folder
 
 
 class AlreadyUp(ConfigError):
@@ -30,19 +28,6 @@ def write_private(file: Path, text: str) -> None:
     half.touch(mode=0o600, exist_ok=False)
     half.write_text(text, "utf-8")
     half.replace(file)
-
-
-def run_folder(folder: Path = FOLDER) -> tuple[Path, str, str]:
-    """The folder in which this installation's executor keeps its sockets and records.
-
-    In the user's runtime folder, since a socket's path must be short and not every file system of
-    a working directory takes sockets; the same after each start, so that workers are found again.
-
-    Returns:
-        The place and the names below it, for :func:`penstock.runtime.private_folders.private_dir`.
-    """
-    mark = blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
-    return *user_folder(), f"up-{mark}"
 
 
 @contextmanager

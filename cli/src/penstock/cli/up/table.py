@@ -8,9 +8,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli.output import Column
+from penstock.cli.scaling.pool import oldest, waiting
 from penstock.cli.tables import FittedTable
+from penstock.telemetry.lines import one_line
 from penstock.views import wording
 from penstock.views.pool_board import HostRow, PoolRow
+from penstock.views.source_state import marked, remarks
 
 _STYLES = {
     "ok": "green",
@@ -30,9 +33,13 @@ _POOL_COLUMNS = (
     Column("pool", lambda row: row.pool),
     Column("promise", lambda row: f"{wording.seconds(row.sla_seconds)} {row.quantile * 100:g}%"),
     Column("state", lambda row: row.state, rank=1, styles=_STYLES),
-    Column("waits", lambda row: wording.count(row.waiting), number=True, rank=1),
-    Column("oldest", lambda row: wording.seconds(row.oldest_waiting_seconds), number=True),
-    Column("per s", lambda row: wording.rate(row.arrival_per_second), number=True),
+    Column("waits", waiting, number=True, rank=1),
+    Column("oldest", oldest, number=True),
+    Column(
+        "per s",
+        lambda row: marked(wording.rate(row.arrival_per_second), row.source, "arrival_per_second"),
+        number=True,
+    ),
     Column("planned", lambda row: wording.count(row.planned), number=True, rank=3),
     Column("started", lambda row: wording.count(row.started), number=True, rank=3),
     Column("ready", lambda row: wording.count(row.ready), number=True, rank=1),
@@ -103,9 +110,14 @@ def _pools(rows: Sequence[PoolRow]) -> FittedTable:
 
 
 def _reasons(rows: Sequence[PoolRow]) -> list[Text]:
-    """Why each pool has as many workers as it has, a line each."""
+    """Why each pool has as many workers as it has, and what is wrong at its source, in lines."""
     width = max((len(row.pool) for row in rows), default=0)
-    return [_one_line(f"{row.pool:<{width}} {row.reason}") for row in rows if row.reason]
+    return [
+        _one_line(f"{row.pool:<{width}} {text}")
+        for row in rows
+        for text in (row.reason, *remarks(row.source))
+        if text
+    ]
 
 
 def _hosts(rows: Sequence[HostRow]) -> FittedTable:
@@ -113,4 +125,4 @@ def _hosts(rows: Sequence[HostRow]) -> FittedTable:
 
 
 def _one_line(text: str) -> Text:
-    return Text(text, overflow="ellipsis", no_wrap=True)
+    return Text(one_line(text), overflow="ellipsis", no_wrap=True)

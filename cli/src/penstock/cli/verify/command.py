@@ -15,7 +15,7 @@ from penstock.bus.protocol import Bus
 from penstock.cli.command import Command
 from penstock.cli.errors import FAILED, Refused
 from penstock.cli.installed import is_importable
-from penstock.cli.output import write_json, write_line
+from penstock.cli.output import write_json, write_lines
 from penstock.cli.parameters import SECONDS
 from penstock.cli.progress import progress_bar
 from penstock.cli.session import Session
@@ -100,7 +100,7 @@ def verify(
     if session.as_json:
         write_json({"kept": report.is_kept, "extent": extent, "report": report})
     else:
-        write_line("\n".join(sentences(report, extent)))
+        write_lines(sentences(report, extent))
     if not report.is_kept:
         click.get_current_context().exit(FAILED)
 

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from penstock.bus import records
 from penstock.bus.protocol import Bus
 from penstock.bus.saved_log import BadLog, Entry, entry, line, outside, read
 from penstock.bus.since import first_since
@@ -45,8 +46,8 @@ async def from_broker(
     """
     before, _ = await begins_at(bus, subjects)
     # The records of schedules first: a tick that is marked as dispatched has its job by then.
-    records = subjects.state("schedule", "*")
-    for stored in await bus.history(subjects.state_stream, records, _MOST_RECORDS):
+    schedules = subjects.state("schedule", "*")
+    for stored in await records.read_all(bus, subjects.state_stream, schedules):
         take(outside(entry(stored)))
     # Commands, too: a leader announces itself in the log before it gives any.
     every_host = subjects.command("*")

@@ -1,1 +1,1 @@
-"""`penstock workflow`: what a changed code of workflows needs: replay, fix, check."""
+"""Workflows, coded and declared, and graphs: run, list, show, change, check, replay."""

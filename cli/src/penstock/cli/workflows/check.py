@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from penstock.cli.command import Command
+from penstock.cli.config_remarks import check_strategies
 from penstock.cli.errors import Failed, Refused
-from penstock.cli.jobs import definition
 from penstock.cli.output import write_json, write_line
 from penstock.cli.session import Session
+from penstock.cli.workflows import definition
 from penstock.cli.workflows.lint import findings
 from penstock.cli.workflows.lint.source import Module, modules
+from penstock.config.topology import pools
 
 _DEFINITIONS = (".toml", ".json")
 
@@ -32,15 +34,18 @@ def check(session: Session, targets: tuple[str, ...]) -> None:
     TARGET is a module, one of its functions, a .py file or a folder; by default the modules of
     jobs.modules. Nothing of them is imported. What would not be the same each time that a workflow
     runs from its top is named by file and line, with what the context has instead: sleep, clock,
-    random, environment, network, files, process, thread, global, closure, await, unawaited, order.
+    random, environment, network, files, process, thread, global, closure, captured, await,
+    unawaited, option, order. A warning, which may be meant: endless, undo.
     The comment '# penstock: ignore[clock]' on a line ignores that rule there.
 
     A TARGET in TOML or JSON is a definition: it is checked with its calls. Functions of
     jobs.modules are checked with their arguments; of others only that their queue is named.
     Workflows that are steps of others are looked for among the files.
 
-    Exit code 0: nothing is wrong. 1: something is. 2: there is no such target.
+    Exit code 0: nothing is wrong, but for warnings. 1: something is. 2: there is no such target, or
+    the settings cannot be used.
     """
+    check_strategies(pools(session.settings()))
     files = [target for target in targets if Path(target).suffix.lower() in _DEFINITIONS]
     if files and len(files) < len(targets):
         raise Refused("check definitions and source code by two calls")
@@ -72,10 +77,13 @@ def _check_source(session: Session, targets: Sequence[str]) -> None:
     if not count:
         raise Refused(f"{', '.join(targets)}: no function there is marked with @workflow")
     summary = f"{count} workflow{'' if count == 1 else 's'}"
-    if places:
-        raise Failed(f"{summary}: {len(places)} place{'' if len(places) == 1 else 's'} to mend")
+    warnings = sum(place.is_warning for place in places)
+    wrong = len(places) - warnings
+    also = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
+    if wrong:
+        raise Failed(f"{summary}: {wrong} place{'' if wrong == 1 else 's'} to mend{also}")
     if not session.as_json:
-        write_line(f"{summary}, nothing is wrong")
+        write_line(f"{summary}, nothing is wrong{also}")
 
 
 def _report(target: str) -> findings.Report:

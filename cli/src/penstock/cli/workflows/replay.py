@@ -19,15 +19,20 @@ from penstock.cli.session import Session
 from penstock.config import Settings
 from penstock.events.envelope import utc_now
 from penstock.jobs.client import Client
-from penstock.jobs.workflows.coded.replaying import Replayed
+from penstock.jobs.workflows.coded.running.replaying import Replayed
 from penstock.jobs.workflows.replay import ReplayReport
 from penstock.views import wording
 
 _MOST_ROWS = 200
+_ONE = {"fits": "fits", "diverges": "diverges", "no-code": "has no code here"}
+_ONE |= {"arguments": "does not fit the function's parameters"}
+_ONE |= {"raises": "raises an error", "unreadable": "cannot be read"}
+_ONE |= {"sealed": "is sealed, and its key is not here"}
 _TITLES = {
     "fits": "fit",
     "diverges": "diverge",
     "no-code": "have no code here",
+    "arguments": "do not fit the function's parameters",
     "raises": "raise an error",
     "unreadable": "cannot be read",
     "sealed": "are sealed, and their key is not here",
@@ -111,5 +116,9 @@ def _summary(report: ReplayReport) -> str:
     if not count:
         return "no living workflow has recorded anything"
     counts = report.counts
-    parts = [f"{counts[name]:,} {title}" for name, title in _TITLES.items() if counts.get(name)]
+    parts = [
+        f"{counts[name]:,} {_ONE[name] if counts[name] == 1 else title}"
+        for name, title in _TITLES.items()
+        if counts.get(name)
+    ]
     return f"{count:,} living workflow{'' if count == 1 else 's'}: {', '.join(parts)}"

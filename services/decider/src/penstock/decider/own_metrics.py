@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
 from penstock.bus.clock import BrokerClock
 from penstock.decider.core.conclude import Decision
 from penstock.decider.intake import Intake
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.runtime.lease import Lease, Term
-from penstock.telemetry import metrics
+from penstock.telemetry import metrics, snapshot_readings
 from penstock.telemetry.checks import Checks
 from penstock.telemetry.meters import Meters, Reading
-
-_CAPACITY_STEPS = frozenset({"capacity", "fair-share"})
 
 
 class Readings:
@@ -66,27 +63,7 @@ class Readings:
             return
         yield Reading(metrics.EPOCH, term.epoch)
         for decision in self._decided.copy().values():
-            yield from _decision(decision)
-
-
-def _decision(decision: Decision) -> Iterator[Reading]:
-    pool = (decision.pool,)
-    yield Reading(metrics.CURRENT, decision.current, pool)
-    yield Reading(metrics.TARGET, decision.target, pool)
-    yield Reading(metrics.SHORT, short_workers(decision), pool)
-    if decision.reasons:
-        yield Reading(metrics.WANTED, decision.reasons[0].workers, pool)
-    if decision.predicted_pickup_seconds is not None:
-        yield Reading(metrics.PREDICTED, decision.predicted_pickup_seconds, pool)
-
-
-def short_workers(decision: Decision) -> int:
-    """Desired workers that the hosts have no capacity for."""
-    steps = pairwise(decision.reasons)
-    lost = (
-        before.workers - after.workers for before, after in steps if after.step in _CAPACITY_STEPS
-    )
-    return sum(max(workers, 0) for workers in lost)
+            yield from snapshot_readings.of_decision(decision)
 
 
 def _direction(made: ScalingDecisionMade) -> str:

@@ -22,6 +22,7 @@ from penstock.events.subjects import Subjects, check_name
 from penstock.events.worker import WorkerReport, WorkerStuck
 from penstock.executor.core.facts import BusChecked, Computing, Reported, Ticked
 from penstock.executor.core.fleet import by_pool
+from penstock.executor.drain_requests import DrainRequests
 from penstock.executor.executor import Executor
 from penstock.executor.gauges import Readings
 from penstock.executor.host import lock
@@ -103,6 +104,7 @@ class _Shell:
         self._memory_limits = MemoryLimits(running.settings, self._executor.learn)
         self._pulses = Pulses(self._bus, folder, running.settings.jobs.claim_seconds)
         self._recover_requests = RecoverRequests(self._bus, self._subjects, self._host, self._stuck)
+        self._drain_requests = DrainRequests(self._bus, self._subjects, self._host, self._executor)
         self._reloads = Reloads(
             self._bus,
             self._subjects,
@@ -135,6 +137,8 @@ class _Shell:
             host = self._running.settings.host
             guarding = (self._folder, host.orphan_grace_seconds, host.drain_seconds)
             spawn(guard.keep(*guarding), "spark-guard")
+        spawn(executor.foreign_workers.run(self._bus), "foreign-workers")
+        spawn(executor.foreign_workers.guard(), "foreign-guard")
         spawn(self._spark.run(), "spark-supervisor")
         has_workers = executor.spark_workers.has_any
         used = {
@@ -154,6 +158,7 @@ class _Shell:
         self._running.on_reload(self._reloads.begin)
         requests = await self._recover_requests.open()
         reload_requests = await self._reloads.open()
+        drain_requests = await self._drain_requests.open()
         try:
             await self._running.stopping.wait()
             if self._running.failure is None:  # else they live on, for the next executor to adopt
@@ -163,6 +168,7 @@ class _Shell:
                 await reports.unsubscribe()
                 await requests.unsubscribe()
                 await reload_requests.unsubscribe()
+                await drain_requests.unsubscribe()
             executor.close()
 
     async def _end(self) -> None:
@@ -295,7 +301,9 @@ class _Shell:
 
     def _snapshot(self) -> HostSnapshot:
         fleet = self._executor.fleet
-        workers = [*self._executor.processes.pids, *self._executor.spark_workers.pids()]
+        executor = self._executor
+        below = executor.spark_workers.pids(), executor.foreign_workers.pids()
+        workers = [*executor.processes.pids, *(pid for pids in below for pid in pids)]
         use = self._meter.measure(workers, self._spark.pids(), self._kept_beside())
         epoch, version = fleet.plan.order if fleet.plan else (0, 0)
         return HostSnapshot(

@@ -19,15 +19,17 @@ from msgspec.structs import replace
 
 from penstock import telemetry
 from penstock.config import Settings
+from penstock.config.foreign_pools import longest_drain_seconds
 from penstock.config.topology import pools
 from penstock.events.envelope import new_id, utc_now
 from penstock.events.scaling import WorkersScaled
 from penstock.events.worker import WorkerEvent, WorkerReady, WorkerStopped
 from penstock.executor.core import facts, instruction
-from penstock.executor.core.fleet import Fleet, Limits, by_pool, deadlines
+from penstock.executor.core.fleet import Fleet, ForeignLimits, Limits, by_pool, deadlines
 from penstock.executor.core.reconcile import handle
 from penstock.executor.core.started_with import digests
 from penstock.executor.core.worker import Phase
+from penstock.executor.foreign.workers import ForeignWorkers
 from penstock.executor.outbox import Outbox
 from penstock.executor.processes import Processes
 from penstock.executor.recovering.held_claims import begun_jobs, held_claims, last_claim
@@ -90,6 +92,7 @@ class Executor:
             lambda: WarmParent(self._settings, self), lambda: self._settings.jobs.modules
         )
         self.spark_workers = SparkWorkers(settings, run_dir, self, self.processes)
+        self.foreign_workers = ForeignWorkers(settings, run_dir, self, self.processes)
         self.changed, self.empty = asyncio.Event(), asyncio.Event()
         self.empty.set()
         self.fleet = Fleet(
@@ -135,6 +138,7 @@ class Executor:
         """
         self._settings, self._pools = settings, pools(settings)
         self._digests = digests(settings)
+        self.foreign_workers.take_settings(settings)
         planned = self._command.pools if self._command else {}
         new_limits = limits(settings, self._cpu_cores)
         self.learn(facts.LimitsChanged(limits=new_limits, commanded=planned))
@@ -161,7 +165,13 @@ class Executor:
             if left.pool in self.spark_workers.pools:
                 self.spark_workers.adopt(left)
             self.learn(
-                facts.Adopted(worker=left.worker, pool=left.pool, pid=left.pid, age_seconds=age)
+                facts.Adopted(
+                    worker=left.worker,
+                    pool=left.pool,
+                    pid=left.pid,
+                    age_seconds=age,
+                    drain_seconds=self.foreign_workers.adopt(left),
+                )
             )
         self._replace_outdated()
 
@@ -180,6 +190,7 @@ class Executor:
     def _exited(self, worker: str, code: int | None) -> None:
         self._on_ended(worker, code)
         self.spark_workers.ended(worker, code)
+        self.foreign_workers.ended(worker, code)
         self.learn(
             facts.Exited(
                 worker=worker,
@@ -197,11 +208,13 @@ class Executor:
             case instruction.Start():
                 self._start(order)
             case instruction.Terminate():
-                if not self.spark_workers.drain(order.worker):
+                own = self.spark_workers.drain, self.foreign_workers.drain
+                if not any(drain(order.worker) for drain in own):
                     self.processes.terminate(order.worker)
             case instruction.Kill():
                 log.warning("worker %s did not end in time: killed", order.worker)
-                if not self.spark_workers.kill(order.worker):
+                end = self.spark_workers.kill, self.foreign_workers.kill
+                if not any(kill(order.worker) for kill in end):
                     self.processes.kill(order.worker)
             case instruction.Pause():
                 self.processes.signal(order.worker, signal.SIGUSR1)
@@ -227,8 +240,11 @@ class Executor:
         assignment = self._assignment(start)
         if start.pool in self.spark_workers.pools:
             self.spark_workers.start(start.worker, start.pool)
+            return
+        self._started_with[start.worker] = assignment.started_with
+        if self.foreign_workers.takes(start.pool):
+            self.foreign_workers.start(start.worker, start.pool, assignment.started_with)
         else:
-            self._started_with[start.worker] = assignment.started_with
             self.warm_parents.fork(assignment)
 
     def _assignment(self, start: instruction.Start) -> Assignment:
@@ -296,8 +312,10 @@ class Executor:
     async def drain(self) -> None:
         """Ends all workers: TERM, the drain deadline, KILL. Returns when none is left."""
         self.learn(facts.EndRequested())
-        patience = self._settings.host.drain_seconds + 10.0
-        await within(patience, self.empty.wait())
+        seconds = (worker.drain_seconds or 0.0 for worker in self.fleet.workers.values())
+        longest = max(longest_drain_seconds(self._settings), *seconds, 0.0)
+        await within(longest + 10.0, self.empty.wait())
+        await within(longest + 10.0, self.foreign_workers.settled())
 
 
 def limits(settings: Settings, cpu_cores: float) -> Limits:
@@ -309,7 +327,14 @@ def limits(settings: Settings, cpu_cores: float) -> Limits:
     host, tables = settings.host, pools(settings)
     return Limits(
         pools=frozenset(tables),
-        costly=frozenset(name for name, pool in tables.items() if pool.kind == "spark"),
+        costly=frozenset(
+            name for name, pool in tables.items() if pool.kind == "spark" or pool.is_foreign
+        ),
+        foreign={
+            name: ForeignLimits(drain_seconds=pool.drain.seconds, ready_seconds=pool.ready_seconds)
+            for name, pool in tables.items()
+            if pool.is_foreign
+        },
         costly_starts=max(1, round(cpu_cores)),
         parallel_starts=host.max_parallel_starts or max(2, round(2 * cpu_cores)),
         max_workers=host.max_workers,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from penstock.events.snapshot import HostSnapshot
 from penstock.events.worker import WorkerEvent, WorkerReady
-from penstock.telemetry import metrics
+from penstock.telemetry import metrics, snapshot_readings
 from penstock.telemetry.meters import Meters, Reading
 
 
@@ -29,19 +29,4 @@ class Readings:
             self._meters.observe(metrics.SPAWN, event.spawn_seconds, event.pool)
 
     def __call__(self) -> Iterable[Reading]:
-        return _snapshot(self._last) if self._last else ()
-
-
-def _snapshot(snapshot: HostSnapshot) -> Iterator[Reading]:
-    host = (snapshot.host,)
-    yield Reading(metrics.HOST_CORES, snapshot.cpu_cores, host)
-    yield Reading(metrics.HOST_BUSY, snapshot.cpu_busy_cores, host)
-    yield Reading(metrics.HOST_OWN, snapshot.own_cpu_busy_cores, host)
-    yield Reading(metrics.HOST_MEMORY, snapshot.memory_bytes, host)
-    yield Reading(metrics.HOST_MEMORY_USED, snapshot.memory_used_bytes, host)
-    yield Reading(metrics.HOST_MEMORY_OWN, snapshot.own_memory_bytes, host)
-    for pool, workers in snapshot.pools.items():
-        where = (snapshot.host, pool)
-        for state in ("planned", "started", "ready", "draining"):
-            yield Reading(metrics.HOST_WORKERS, getattr(workers, state), (*where, state))
-        yield Reading(metrics.CRASH_LOOP, float(workers.crash_loop), where)
+        return snapshot_readings.of_host(self._last) if self._last else ()

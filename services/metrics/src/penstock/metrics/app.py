@@ -23,11 +23,14 @@ from penstock.metrics.core.job_totals import JobTotals
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
+from penstock.metrics.core.sources.meter import SourceMeter
 from penstock.metrics.gauges import Readings
 from penstock.metrics.job_gauges import JobReadings
 from penstock.metrics.listeners import DeadListener, ForecastListener, WorkerListener
+from penstock.metrics.looker import SourceLooker
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
+from penstock.metrics.sources import registry
 from penstock.metrics.spark_tasks import SparkTasks
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service_process
@@ -50,6 +53,7 @@ _PATIENCE_SHARE = 0.1
 def run(settings: Settings, reread: Reread | None = None) -> None:
     """The whole process; raises ConfigError before anything starts."""
     pools(settings)
+    registry.check(settings.sources)
     service_process.run("metrics", settings, body, reread=reread)
 
 
@@ -66,7 +70,7 @@ class Metrics:
         subjects, configured = Subjects(settings.prefix), pools(settings)
         self._service, self._bus, self._subjects = running, bus, subjects
         self._spark = SparkTasks(settings, configured)
-        queued = [pool for pool in configured.values() if pool.kind != "spark"]
+        queued = [pool for pool in configured.values() if pool.kind != "spark" and not pool.source]
         self._default_pool = settings.default_pool
         self._watch = QueueWatch(
             bus,
@@ -91,6 +95,13 @@ class Metrics:
         }
         self._spark.serve(configured, self._meters)
         self._meters |= self._spark.meters
+        elsewhere = [_source_meter(settings, pool) for pool in configured.values() if pool.source]
+        self._meters |= {meter.name: meter for meter in elsewhere}
+        self._lookers = [
+            SourceLooker(name, table, meters)
+            for name, table in settings.sources.items()
+            if (meters := [meter for meter in elsewhere if meter.source == name])
+        ]
         self._pool_of = {name: pool.name for pool in configured.values() for name in pool.queues}
         self._published = {name: PublishedState() for name in configured}
         self._cadence = Cadence(
@@ -130,6 +141,8 @@ class Metrics:
         self._service.spawn(self._count_delayed(), "schedules")
         self._service.spawn(self._look_up_lines(), "lines")
         self._service.spawn(self._spark.run(self._service), "spark tasks")
+        for looker in self._lookers:
+            self._service.spawn(looker.run(self._service), f"source {looker.name}")
         self._service.spawn(self._measure(), "measure")
         await self._service.stopping.wait()
         with suppress(BusError):
@@ -267,6 +280,14 @@ class Metrics:
         if self._broker_away:
             log.warning("the broker answers again: measuring goes on")
         self._broker_away = False
+
+
+def _source_meter(settings: Settings, pool: Pool) -> SourceMeter:
+    return SourceMeter(
+        pool,
+        settings.metrics.window_seconds,
+        settings.metrics.interval_seconds,
+    )
 
 
 def _queues(pool: Pool) -> Iterator[Queue]:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from penstock import telemetry
 from penstock.config import Pool
-from penstock.events.snapshot import PoolSnapshot, Quantiles
+from penstock.events.snapshot import PoolSnapshot
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.totals import Histogram, Totals, Traced
-from penstock.telemetry import metrics
+from penstock.telemetry import metrics, snapshot_readings
 from penstock.telemetry.meters import Exemplar, Reading, Sample, Spread
+from penstock.telemetry.metric import Metric
 
 
 class Readings:
@@ -35,49 +36,10 @@ class Readings:
             yield Reading(metrics.PROMISED, pool.profile.sla_seconds, (name,))
             yield Reading(metrics.PROMISED_SHARE, pool.profile.quantile, (name,))
             if snapshot := self._stored.get(name):
-                yield from _snapshot(snapshot)
+                yield from snapshot_readings.of_pool(snapshot, time.time())
             yield from _totals(name, self._meters[name].totals)
             if pool.kind != "spark":
                 yield from _queues(name, self._meters[name].queues)
-
-
-def _snapshot(snapshot: PoolSnapshot) -> Iterator[Reading]:
-    pool = (snapshot.pool,)
-    measured = {
-        metrics.WAITING: snapshot.waiting,
-        metrics.DELAYED: snapshot.delayed,
-        metrics.RUNNING: snapshot.running,
-        metrics.OLDEST: snapshot.oldest_waiting_seconds,
-        metrics.ARRIVALS: snapshot.arrival_per_second,
-        metrics.THROUGHPUT: snapshot.throughput_per_second,
-        metrics.READY: snapshot.workers_ready,
-        metrics.IDLE: snapshot.workers_idle,
-        metrics.SLOTS: snapshot.slots_ready if snapshot.slots > 1 else None,
-        metrics.SLOTS_IDLE: snapshot.slots_idle if snapshot.slots > 1 else None,
-        metrics.FAILED_SHARE: snapshot.ended.failed_share if snapshot.ended else None,
-        metrics.MEASURED_AGE: max(time.time() - snapshot.at.timestamp(), 0.0),
-    }
-    yield from (
-        Reading(metric, value, pool) for metric, value in measured.items() if value is not None
-    )
-    if forecast := snapshot.forecast:
-        yield Reading(metrics.FORECAST, forecast.mean_per_second, (*pool, "mean"))
-        yield Reading(metrics.FORECAST, forecast.p95_per_second, (*pool, "p95"))
-    yield from _quantiles(snapshot.pool, "pickup", snapshot.pickup)
-    yield from _quantiles(snapshot.pool, "run", snapshot.service)
-    yield from _quantiles(snapshot.pool, "spawn", snapshot.spawn)
-    if budget := snapshot.budget:
-        yield Reading(metrics.WAITING_LATE, budget.waiting_late, pool)
-        yield Reading(metrics.BUDGET, budget.remaining_share, pool)
-        yield Reading(metrics.BURN_RATE, budget.burn_rate_short, (*pool, "short"))
-        yield Reading(metrics.BURN_RATE, budget.burn_rate_long, (*pool, "long"))
-
-
-def _quantiles(pool: str, of: str, quantiles: Quantiles | None) -> Iterator[Reading]:
-    if quantiles:
-        yield Reading(metrics.QUANTILE, quantiles.p50_seconds, (pool, of, "0.5"))
-        yield Reading(metrics.QUANTILE, quantiles.p95_seconds, (pool, of, "0.95"))
-        yield Reading(metrics.QUANTILE, quantiles.p99_seconds, (pool, of, "0.99"))
 
 
 def _queues(pool: str, queues: Iterable[Queue]) -> Iterator[Reading]:
@@ -85,7 +47,8 @@ def _queues(pool: str, queues: Iterable[Queue]) -> Iterator[Reading]:
         labels = (pool, queue.name)
         if look := queue.look:
             yield Reading(metrics.QUEUE_WAITING, look.waiting, labels)
-            yield Reading(metrics.QUEUE_RUNNING, look.claimed, labels)
+            if queue.counts_claims:
+                yield Reading(metrics.QUEUE_RUNNING, look.claimed, labels)
         if queue.delayed is not None:
             yield Reading(metrics.QUEUE_DELAYED, queue.delayed, labels)
 
@@ -103,7 +66,7 @@ def _totals(pool: str, totals: Totals) -> Iterator[Sample]:
     yield _spread(metrics.RUN, totals.run, pool)
 
 
-def _spread(metric: metrics.Metric, histogram: Histogram, pool: str) -> Spread:
+def _spread(metric: Metric, histogram: Histogram, pool: str) -> Spread:
     return Spread(metric, histogram.counts, histogram.total, (pool,))
 
 

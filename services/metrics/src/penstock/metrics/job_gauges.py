@@ -9,6 +9,7 @@ from penstock.measuring.job_series import VALUE_BUCKETS, Series, SeriesKey
 from penstock.metrics.core.job_totals import JobTotals
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Reading, Sample, Spread
+from penstock.telemetry.metric import Metric
 
 
 class JobReadings:
@@ -40,7 +41,7 @@ def _recorded(series: list[tuple[SeriesKey, Series]]) -> Iterator[Sample]:
         names.setdefault(key.name, set()).update(label for label, _ in key.labels)
     for key, recorded in series:
         labels = tuple(sorted(names[key.name]))
-        metric = metrics.Metric(key.name, key.kind, "", "Recorded by jobs.", labels)
+        metric = Metric(key.name, key.kind, "", "Recorded by jobs.", labels)
         values = dict(key.labels)
         of = tuple(values.get(label, "") for label in labels)
         if key.kind == "histogram":

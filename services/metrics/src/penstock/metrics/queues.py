@@ -134,7 +134,7 @@ class QueueWatch:
 
     def _came(self, queue: str, stored_at: float) -> float:
         """When a job could first be had: what it waited in a paused queue is not counted."""
-        return max(stored_at, self._resumptions.at.get(queue, 0.0))
+        return max(stored_at, self._resumptions.last(queue, self._bus.now()))
 
     async def look_up_lines(self) -> float:
         """How old the jobs of long or old lines are; returns after how many seconds to go on.

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from penstock.bus.protocol import BusError, Delivery
+from penstock.config.topology import of_lane
 from penstock.jobs.errors import Cancelled, TimedOut
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.parts import WorkerParts
 from penstock.worker.running.outcome import FinishedJob, Outcome
-from penstock.worker.running.workflow_reader import needs_no_reading
 from penstock.worker.state import ABANDONED
+from penstock.worker.workflows.workflow_reader import EarlyReading
 
 log = logging.getLogger("penstock.worker")
 
@@ -138,29 +140,37 @@ class Worker:
         return self._state.takes_jobs and (self._exclusive is None or self._exclusive.held)
 
     async def _take_some(self) -> None:
+        if rest_seconds := self._claims.rest_seconds:
+            await asyncio.sleep(rest_seconds)
+            return  # it may have been asked to stop meanwhile
         self._in_flight.changed.clear()  # before looking, so that no change in between is missed
         unfinished = self._in_flight.unfinished
-        capacity = self._lifetime.capacity(self._capacity(unfinished), unfinished)
-        if not capacity or not self._may_begin or len(self._in_flight.jobs) > _MAX_UNRECORDED:
+        idle = self._ahead.free(unfinished) > 0
+        most = partial(self._capacity, unfinished)
+        # An idle worker takes one of any queue, also of one that is still to be discovered.
+        first = next(iter(self._parts.intake.queues()), "")
+        has_room = self._lifetime.capacity(idle, unfinished) or most(first)
+        if not has_room or not self._may_begin or len(self._in_flight.jobs) > _MAX_UNRECORDED:
             await self._in_flight.changed.wait()
             return
-        idle = self._ahead.free(unfinished) > 0
-        taking = self._tasks.spawn(self._take(capacity, wait=idle))
+        taking = self._tasks.spawn(self._take(most, wait=idle))
         self._state.requests(taking)
         await asyncio.wait([taking])  # an error of it is logged, and ends the worker, by its tasks
         failed = taking.cancelled() or taking.exception()
         if not failed and not taking.result() and not idle:
             await self._in_flight.changed.wait()
 
-    def _capacity(self, unfinished: int) -> int:
+    def _capacity(self, unfinished: int, queue: str) -> int:
         # behind a job that runs for long none is claimed: another worker may be free
-        count = self._ahead.free if self._long_jobs else self._ahead.capacity
-        return count(unfinished)
+        count = self._ahead.free(unfinished)
+        if not self._long_jobs:
+            count = self._ahead.capacity(of_lane(queue)[0], unfinished)
+        return self._lifetime.capacity(count, unfinished)
 
-    async def _take(self, capacity: int, wait: bool) -> bool:
-        """Claims up to ``capacity`` jobs; False when there were none."""
+    async def _take(self, most: Callable[[str], int], wait: bool) -> bool:
+        """Claims up to as many jobs as its queue permits; False when there were none."""
         try:
-            deliveries = await self._parts.intake.take(capacity, wait and not self._lifetime.burst)
+            deliveries = await self._parts.intake.take(most, wait and not self._lifetime.burst)
             if not deliveries:
                 if wait:
                     self._lifetime.end_when_empty()
@@ -179,6 +189,8 @@ class Worker:
     async def _win(self, deliveries: Sequence[Delivery]) -> list[ClaimedJob]:
         # A redelivery of a job that runs here: its claim lapsed while this process was frozen.
         fresh = [d for d in deliveries if d.deliveries == 1 or not self._in_flight.resume(d)]
+        self._claims.hold(fresh)
+        early = await self._parts.advances.read_early(fresh)
         company = self._runner.company()
         won = await self._claims.win(fresh, company) if fresh else []
         self._ahead.won(len(won), len(deliveries) - company.refused)
@@ -190,20 +202,23 @@ class Worker:
             if job.id in self._in_flight.jobs:
                 await self._parts.lost_jobs.lose(self._in_flight.jobs[job.id], None)
             self._in_flight.jobs[job.id] = job
-        waiting = [job for job in won if job.kind.kind and not needs_no_reading(job)]
+        ready: list[ClaimedJob] = []
+        waiting: list[ClaimedJob] = []
+        for job in won:
+            (waiting if job.kind.kind else ready).append(job)
         if not self._may_begin:
             await self._in_flight.release(won, self._why_not)
             return won
-        self._in_flight.begin([job for job in won if job not in waiting] if waiting else won)
+        self._in_flight.begin(ready)
         if waiting:
             self._in_flight.hold(waiting)
-            self._tasks.spawn(self._begin_when_read(waiting))
+            self._tasks.spawn(self._begin_when_read(waiting, early))
         self._watch_running_jobs()
         return won
 
-    async def _begin_when_read(self, workflows: list[ClaimedJob]) -> None:
+    async def _begin_when_read(self, workflows: list[ClaimedJob], early: EarlyReading) -> None:
         """Begins them once their histories are read: no thread waits for the broker meanwhile."""
-        await self._parts.advances.read_ahead(workflows)
+        await self._parts.advances.read_ahead(workflows, early)
         if self._may_begin:
             self._in_flight.begin_held(workflows)
             self._watch_running_jobs()
@@ -227,7 +242,7 @@ class Worker:
         self._in_flight.unfinished -= len(finished)
         self._lifetime.finished(len(finished))
         for job, outcome in finished:
-            self._ahead.saw(outcome.run_seconds)
+            self._ahead.saw(of_lane(job.queue)[0], outcome.run_seconds)
             if job.live.spark_session:
                 self._spark.release(job.id)
             self._long_jobs.discard(job)
@@ -276,7 +291,7 @@ class Worker:
 
     def _note_long(self, job: ClaimedJob) -> None:
         self._long_jobs.add(job)
-        self._ahead.saw(job.live.running_seconds())
+        self._ahead.saw(of_lane(job.queue)[0], job.live.running_seconds())
         no_slot_ends_soon = len(self._long_jobs) >= self._parts.slots
         if no_slot_ends_soon and (behind := self._in_flight.take_back()):
             self._give_back(behind, "held behind a long job")

@@ -31,23 +31,23 @@ from penstock.worker.orphan import Orphan
 from penstock.worker.output.job_output import JobOutput
 from penstock.worker.output.stored_lines import stored_lines
 from penstock.worker.reports import Reporter
-from penstock.worker.running.advances import Advances
 from penstock.worker.running.attempt import Functions
 from penstock.worker.running.commits import Commits
 from penstock.worker.running.context import RunContext, RunServices
 from penstock.worker.running.ending import Ending
 from penstock.worker.running.job_limits import JobLimits
 from penstock.worker.running.job_metrics import JobMetrics
-from penstock.worker.running.recent_workflows import RecentWorkflows
 from penstock.worker.running.recording import Recorder
 from penstock.worker.running.runner import JobRunner, Runner
 from penstock.worker.running.running_jobs import RunningJobs
 from penstock.worker.running.slots import SlotRunner
-from penstock.worker.running.suspensions import Suspensions
-from penstock.worker.running.workflow_reader import WorkflowReader
 from penstock.worker.spark.lease import SparkLease
 from penstock.worker.state import WorkerState
 from penstock.worker.upkeep import Upkeep
+from penstock.worker.workflows.advances import Advances
+from penstock.worker.workflows.recent_workflows import RecentWorkflows
+from penstock.worker.workflows.suspensions import Suspensions
+from penstock.worker.workflows.workflow_reader import WorkflowReader
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

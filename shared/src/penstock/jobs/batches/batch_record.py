@@ -31,6 +31,8 @@ from penstock.jobs.event_store.event_sourcing import (
     values,
 )
 
+MAX_TITLE_LENGTH = 200
+
 
 class BatchState(StrEnum):
     OPEN = "open"

@@ -21,9 +21,10 @@ from penstock.events.job import JobDispatched
 from penstock.events.subjects import Subjects
 from penstock.jobs import derived_ids
 from penstock.jobs.batches.allowed_failures import parse_allowed_failures
-from penstock.jobs.batches.batch_record import BatchRecord, BatchState, fold
+from penstock.jobs.batches.batch_record import MAX_TITLE_LENGTH, BatchRecord, BatchState, fold
 from penstock.jobs.batches.callbacks import encode_callbacks
 from penstock.jobs.batches.member_ends import MemberEnd, ended_members
+from penstock.jobs.batches.open_batch import OpenBatch
 from penstock.jobs.batches.sending import send_members
 from penstock.jobs.derived_ids import Member
 from penstock.jobs.dispatch import workflow_spans
@@ -191,7 +192,7 @@ class Batches:
             batch_id=batch_id,
             correlation_id=batch_id,
             source=self._dispatcher.source,
-            title=title[:200],
+            title=title[:MAX_TITLE_LENGTH],
             allowed_failures=number,
             allowed_percent=percent,
             callbacks=encode_callbacks(self._dispatcher, batch_id, *callbacks),
@@ -200,7 +201,9 @@ class Batches:
         )
         is_new = await self._append_if(event, 0)
         if not is_new and (await self.show(batch_id)).state is not BatchState.OPEN:
-            raise AlreadyDispatched(f"a batch of id {batch_id!r} was created before and is closed")
+            raise AlreadyDispatched(
+                f"a batch of id {batch_id!r} was created before and is closed", batch_id
+            )
 
     # --- adding -----------------------------------------------------------------------------------
     async def add(
@@ -385,20 +388,6 @@ class Batches:
     async def _append_if(self, event: BatchEvent, sequence: int) -> bool:
         stored = await event_log.append_if(self._bus, self._subjects, event, sequence)
         return stored is not None
-
-
-class OpenBatch:
-    """A batch while it is open."""
-
-    def __init__(self, batches: Batches, batch_id: str) -> None:
-        self.id = batch_id
-        self._batches, self._added = batches, 0
-
-    async def add(self, calls: Iterable[Call], *, queue: str = "") -> list[str]:
-        """See :meth:`Batches.add`."""
-        ids = await self._batches.add(self.id, calls, key=self.id, queue=queue, start=self._added)
-        self._added += len(ids)
-        return ids
 
 
 def _own_id(batch_id: str) -> str:

@@ -11,16 +11,16 @@ import msgspec
 
 from penstock.bus import bounded
 from penstock.bus.protocol import Bus, BusRefused, PayloadTooLarge
-from penstock.events.job import JobCancelled, JobMoved
+from penstock.events.job import JobCancelled
 from penstock.events.subjects import Subjects, check_name
+from penstock.jobs.bulk.moving import moved
 from penstock.jobs.bulk.scan import PAGE, JobMessage, pages, requeued, without_message
 from penstock.jobs.dispatch.job_factory import JobFactory
-from penstock.jobs.errors import JobRefused, MissingKey, Undecryptable, UnreadableJob
+from penstock.jobs.errors import JobRefused, UnreadableJob
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_filter import EVERY_JOB, JobFilter
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.lifecycle import JobRecord, State
-from penstock.jobs.payloads import encryption, payload
 
 _AT_ONCE = 32
 _MOST_GROUPS = 1_000
@@ -268,12 +268,11 @@ class Bulk:
             if record.state is State.RUNNING:
                 return _left(message, _RUNS)
             try:
-                event = self._moved(record, lanes[record.queue], reason)
-            except (MissingKey, Undecryptable, JobRefused, msgspec.MsgspecError) as error:
-                return _left(message, str(error))
-            try:
+                event = moved(
+                    record, lanes[record.queue], reason, self._log.source, self._factory.ring
+                )
                 after = await self._log.append_if(record, event)
-            except PayloadTooLarge as error:
+            except (JobRefused, PayloadTooLarge) as error:
                 return _left(message, str(error))
             if after is None:
                 return None
@@ -284,24 +283,6 @@ class Bulk:
         outcome = await self._change(message, change)
         await self._remove(message, outcome)
         return outcome
-
-    def _moved(self, record: JobRecord, queue: str, reason: str) -> JobMoved:
-        """Raises JobRefused, MissingKey, Undecryptable, msgspec.MsgspecError."""
-        call = payload.decode(record.payload)
-        if record.attempt and encryption.holds_sealed(call):
-            raise JobRefused("it was started, and its encrypted checkpoint is bound to its queue")
-        moved = encryption.for_queue(call, queue, self._factory.ring)
-        is_later = record.state in (State.SCHEDULED, State.RETRYING)
-        return JobMoved(
-            job_id=record.id,
-            correlation_id=record.id,
-            source=self._log.source,
-            queue=queue,
-            from_queue=record.queue,
-            payload=payload.encode(moved),
-            due_at=record.available_at if is_later else None,
-            reason=reason,
-        )
 
     # --- one job ----------------------------------------------------------------------------------
     async def _change(

@@ -48,6 +48,8 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
         letter: sequence of its dead letter; 0 for none.
         trace: W3C ``traceparent`` to go on with.
         commits: committed output, by name, as its letter has it.
+        tags: as its events have them; None for those of its call.
+        died_at: POSIX seconds, as its dead letter has it; 0 where that is not known.
     """
 
     job_id: str
@@ -56,6 +58,8 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
     letter: int = 0
     trace: str = ""
     commits: dict[str, str] = {}
+    tags: tuple[str, ...] | None = None
+    died_at: float = 0.0
 
     __repr__ = brief
     __rich_repr__ = brief_fields
@@ -123,6 +127,7 @@ class Requeuer:
             letter=letter.sequence if letter else 0,
             trace=(await self._log.dispatch_trace(job_id)).get("traceparent", ""),
             commits=record.commits,
+            tags=record.tags,
         )
         [refusal] = await self.requeue_jobs([ended], changes)
         if refusal:
@@ -167,7 +172,7 @@ class Requeuer:
                 revived.append(job)
                 record = lifecycle.evolve(None, events[job.job_id], answer)
                 messages.append(queue_messages.ready(self._subjects, record, _trace(job)))
-        await asyncio.gather(*(self._remove_letter(job, events[job.job_id]) for job in revived))
+        await self._remove_letters([(job, events[job.job_id]) for job in revived])
         for job, answer in zip(revived, await self._bus.append_many(messages), strict=True):
             if isinstance(answer, BusError):
                 outcomes[job.job_id] = answer
@@ -219,7 +224,7 @@ class Requeuer:
             queue=call.queue,
             function=call.function,
             payload=body,
-            tags=call.tags,
+            tags=call.tags if job.tags is None else job.tags,
             tries=call.tries,
             changed=bool(changes),
             reason=reason,
@@ -230,12 +235,37 @@ class Requeuer:
         return self._log.outgoing(event, job.sequence, _trace(job))
 
     # --- letters ----------------------------------------------------------------------------------
-    async def _remove_letter(self, job: EndedJob, event: JobRevived) -> None:
-        """Looks the letter up now, since it may be stored after the job was read as dead."""
-        stored = await self._stored_letter(event.queue, job.job_id)
-        is_older = stored is not None and died_at(stored) <= event.at.timestamp()
-        if sequence := stored.sequence if stored and is_older else job.letter:
-            await self._remove(event.queue, job.job_id, sequence)
+    async def _remove_letters(self, revived: Sequence[tuple[EndedJob, JobRevived]]) -> None:
+        """Looks the letters up now, since one may be stored after the job was read as dead.
+
+        Together, from any replica; that of a death that is not there yet from the leader.
+        """
+        subjects = [self._subjects.dead(event.queue, event.job_id) for _, event in revived]
+        of_deaths = [
+            subject for subject, (job, _) in zip(subjects, revived, strict=True) if job.died_at
+        ]
+        letters = (
+            await self._bus.last_of(self._subjects.dead_stream, of_deaths) if of_deaths else {}
+        )
+
+        async def last_to_remove(job: EndedJob, event: JobRevived, stored: Stored | None) -> int:
+            if stored is None or died_at(stored) < job.died_at:
+                stored = await self._stored_letter(event.queue, job.job_id)
+            is_older = stored is not None and died_at(stored) <= event.at.timestamp()
+            return stored.sequence if stored and is_older else job.letter
+
+        sequences = await asyncio.gather(
+            *(
+                last_to_remove(job, event, letters.get(subject))
+                for subject, (job, event) in zip(subjects, revived, strict=True)
+            )
+        )
+        bounds = {
+            subject: sequence + 1  # the letter of a later death has a higher one
+            for subject, sequence in zip(subjects, sequences, strict=True)
+            if sequence
+        }
+        await self._bus.remove_each(self._subjects.dead_stream, bounds)
 
     async def _stored_letter(self, queue: str, job_id: str) -> Stored | None:
         return await self._bus.last(self._subjects.dead_stream, self._subjects.dead(queue, job_id))

@@ -47,6 +47,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         workflow: name of that graph or workflow.
         tries: attempts allowed; 0: as the function declares.
         timeout_seconds: of an attempt; 0: as the function declares.
+        workflow_timeout_seconds: of a workflow, as in :class:`Payload`.
         backoff: between attempts; None: as the function declares.
     """
 
@@ -63,6 +64,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str = ""
     tries: int = 0
     timeout_seconds: float = payload.UNLIMITED
+    workflow_timeout_seconds: float = payload.UNLIMITED
     backoff: Backoff | None = None
 
 
@@ -194,6 +196,7 @@ class JobFactory:
             workflow=terms.workflow,
             kind=job_type.kind,
             version=job_type.version,
+            workflow_timeout_seconds=terms.workflow_timeout_seconds,
         )
 
     def _tags(

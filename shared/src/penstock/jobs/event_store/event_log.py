@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 _TRIES = 20
 _CARRIED = "Carried"
+_PAGE = 200
+"""Messages: 17 MB at most, where each is a signal of the largest size."""
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.02, 2.0
 """A waiting client also reads by itself: soon after it was notified of an event, since it is
 notified before the event is stored (an atomic batch some milliseconds), then seldom: a notification
@@ -62,6 +64,23 @@ async def read_messages(bus: Bus, stream: str, subject: str) -> list[Stored]:
     else:
         raise BusUnavailable(f"{subject}: its messages change too quickly to be read; try again")
     return sorted((stored for part in parts for stored in part), key=lambda one: one.sequence)
+
+
+async def pages(bus: Bus, stream: str, subject: str, start: int) -> AsyncIterator[list[Stored]]:
+    """The messages of one subject (no wildcards) from a sequence on, oldest first, some at a time.
+
+    Raises:
+        BusUnavailable
+    """
+    while True:
+        page = await bus.history(stream, subject, _PAGE, start)
+        if not page:  # or a replica that lags behind its leader
+            following = await bus.next(stream, subject, start)
+            if following is None:
+                return
+            page = [following]
+        yield page
+        start = page[-1].sequence + 1
 
 
 async def _oldest(bus: Bus, stream: str, subject: str, number: int) -> list[Stored]:

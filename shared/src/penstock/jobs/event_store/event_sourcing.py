@@ -42,12 +42,14 @@ class Edge(NamedTuple, Generic[S, E]):
         event: its type.
         target: the state after it; None: the same as before.
         why: for people.
+        fits: whether an event may follow a record in one of these states; None: each may.
     """
 
     sources: tuple[S | None, ...]
     event: type[E]
     target: S | None
     why: str
+    fits: Callable[[Any, Any], bool] | None = None
 
 
 class LifeCycle(Generic[S, R, E]):
@@ -107,6 +109,8 @@ class LifeCycle(Generic[S, R, E]):
     def _target(self, record: R | None, event: E, sequence: int) -> S | None:
         edge = self.edge(event)
         if edge is None or (record.state if record else None) not in edge.sources:
+            raise self._illegal(record, event, sequence)
+        if edge.fits is not None and not edge.fits(record, event):
             raise self._illegal(record, event, sequence)
         return edge.target
 

@@ -27,7 +27,17 @@ from penstock.jobs.errors import MissingKey, Undecryptable
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.payload import Payload
 
-Purpose = Literal["arguments", "template", "result", "checkpoint", "inline", "signal", "status"]
+Purpose = Literal[
+    "arguments",
+    "template",
+    "result",
+    "checkpoint",
+    "inline",
+    "signal",
+    "status",
+    "channel",
+    "answer",
+]
 
 _EXTENSION = 80
 _VERSION: Final = 2

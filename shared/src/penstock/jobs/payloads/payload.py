@@ -29,6 +29,8 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
         workflow: name of that graph or workflow: its title, definition or function.
         kind: ``workflow`` for a coded one.
         version: of its code, as it was called; 0 where that is not known.
+        workflow_timeout_seconds: of a workflow from its first advance to its end; 0 leaves it to
+            the function.
 
     Arguments, and what was handed on, may be sealed; see `penstock.jobs.payloads.encryption`.
     """
@@ -49,6 +51,7 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     workflow: str = ""
     kind: str = ""
     version: Int64 = 0
+    workflow_timeout_seconds: float = UNLIMITED
 
     __repr__ = brief
     __rich_repr__ = brief_fields

@@ -17,6 +17,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from penstock.config.masking import MASK, masked
+from penstock.events.workflow_memo import MAX_STATUS_LENGTH, Status, WorkflowMemo
 from penstock.jobs.errors import Undecryptable
 from penstock.jobs.payloads import payload
 from penstock.jobs.payloads.encryption import is_sealed, unpack
@@ -43,6 +44,13 @@ def arguments(body: bytes) -> Any:
         return masked({**own, **handed}, call.masked)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         return f"(unreadable: {error})"
+
+
+def status(recorded: WorkflowMemo) -> Status:
+    """What a workflow shows of itself; encrypted, it stays so, whichever keys are here."""
+    if not recorded.sealed_status:
+        return recorded.status
+    return {"status": _closed(recorded.sealed_status)[:MAX_STATUS_LENGTH]}
 
 
 def hidden_texts(call: Payload) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from penstock.bus.protocol import Delivery, Headers, Outgoing
+from penstock.bus.protocol import Delivery, Expect, Headers, Outgoing
 from penstock.events.brief import brief, brief_fields
 from penstock.events.job import JobError
 from penstock.events.subjects import Subjects
@@ -159,30 +159,28 @@ def postponed(
     subjects: Subjects,
     delivery: Delivery,
     job_id: str,
-    due: datetime,
+    due: datetime | None,
     more_headers: Mapping[str, str],
 ) -> Outgoing:
-    """The same message, delivered again at a later time.
+    """The same message, delivered again at a later time, or at once where none is given.
 
     Its headers for the broker are not repeated: a forged message would have them obeyed with this
     process' rights.
     """
-    queue = delivery.subject.rpartition(".")[2]
-    at = due.astimezone(UTC).isoformat().replace("+00:00", "Z")
     kept = {
         name: value
         for name, value in delivery.headers.items()
         if not name.casefold().startswith("nats-")
     }
+    headers = {**kept, **more_headers}
+    if due is None:
+        return Outgoing(delivery.subject, delivery.body, headers)
+    queue = delivery.subject.rpartition(".")[2]
+    at = due.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return Outgoing(
         subjects.schedule(queue, job_id),
         delivery.body,
-        {
-            **kept,
-            **more_headers,
-            "Nats-Schedule": f"@at {at}",
-            "Nats-Schedule-Target": delivery.subject,
-        },
+        {**headers, "Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": delivery.subject},
     )
 
 
@@ -213,7 +211,10 @@ def since(delivery: Delivery, header: str) -> float:
 def dead_letter(
     subjects: Subjects, record: JobRecord, trace: Mapping[str, str], *, with_payload: bool = True
 ) -> Outgoing:
-    """The dead letter of a dead job.
+    """The dead letter of a dead job; of the first death not stored over one that is there.
+
+    One that was stored twice and is deleted could come back when the broker is killed: what a
+    message was replaced by leaves no trace (docs/decisions/0047).
 
     Args:
         subjects: of this installation.
@@ -237,7 +238,10 @@ def dead_letter(
         trace=trace.get("traceparent", ""),
         commits=record.commits,
     )
-    return Outgoing(subjects.dead(record.queue, record.id), msgspec.json.encode(letter))
+    subject = subjects.dead(record.queue, record.id)
+    # What is there in a later life may be the letter of an earlier death.
+    expect = Expect(0, subject) if record.life == 1 else None
+    return Outgoing(subject, msgspec.json.encode(letter), {}, expect)
 
 
 def follow_up(

@@ -103,6 +103,12 @@ class Jobs:
         """What a job wrote, as far as it is stored; see :meth:`JobLogs.read`."""
         return await self._logs.read(job_id, attempt)
 
+    def stored_logs(
+        self, job_id: str, attempt: int = 0, start: int = 1
+    ) -> AsyncIterator[AttemptLines]:
+        """What a job wrote, from a message on; see :meth:`JobLogs.stored`."""
+        return self._logs.stored(job_id, attempt, start)
+
     def follow_logs(self, job_id: str, attempt: int = 0) -> AsyncIterator[AttemptLines]:
         """What a job wrote and writes, until it has ended; see :meth:`JobLogs.follow`."""
         return self._logs.follow(job_id, attempt)

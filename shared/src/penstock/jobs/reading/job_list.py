@@ -18,15 +18,25 @@ import msgspec
 from penstock.bus import lookback
 from penstock.bus.protocol import Bus, Stored
 from penstock.events.envelope import Event, UnknownEvent
-from penstock.events.job import JOB_EVENTS, JobCarried, JobDispatched, JobStarted
+from penstock.events.job import (
+    JOB_EVENTS,
+    JobCancelled,
+    JobCarried,
+    JobDead,
+    JobDispatched,
+    JobRecovered,
+    JobStarted,
+)
 from penstock.events.subjects import Subjects
-from penstock.jobs import derived_ids, job_view
+from penstock.events.workflow import MemoCarried
+from penstock.jobs import derived_ids, job_view, lifecycle
 from penstock.jobs.errors import JobsError
+from penstock.jobs.event_store import unbroken
 from penstock.jobs.event_store.event_log import read_event
 from penstock.jobs.job_filter import EVERY_JOB, JobFilter
 from penstock.jobs.job_log import JobLog, trace_of
 from penstock.jobs.job_view import JobView
-from penstock.jobs.lifecycle import JobRecord, State, fold, leads_to
+from penstock.jobs.lifecycle import JobRecord, State, fold
 from penstock.jobs.payloads.encryption import KeyRing
 
 DEFAULT_LIMIT = 100
@@ -46,6 +56,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
         until: changed last before this time.
         workflows_only: of these, only coded workflows.
         blocked_only: of these, only suspended ones whose code does not fit what they recorded.
+        with_parts: also steps of workflows and graphs, and jobs of batches; else these are counted.
     """
 
     matching: JobFilter = EVERY_JOB
@@ -55,6 +66,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     workflows_only: bool = False
     blocked_only: bool = False
+    with_parts: bool = True
 
     def fits(self, record: JobRecord) -> bool:
         return (
@@ -74,7 +86,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
         functions = {getattr(event, "function", "") for event in latest} - {""}
         workers = {event.worker for event in latest if isinstance(event, JobStarted)}
         return (
-            (self.state is None or any(leads_to(event, self.state) for event in latest))
+            (self.state is None or _may_be(self.state, latest))
             and (not workers or self.worker is None or self.worker in workers)
             and matching.batch in {"", batch}
             and (not functions or matching.function in {"", *functions})
@@ -91,11 +103,13 @@ class JobList(Sequence[JobView]):
         cut_off: further jobs may fit: the event log was read to ``reaches_back_to``, not further.
             Never set where the limit was reached.
         reaches_back_to: the time of the oldest message that was read; None where nothing was cut.
+        left_out: of those that were looked at, how many fit, but are parts of others.
     """
 
     jobs: tuple[JobView, ...]
     cut_off: bool = False
     reaches_back_to: datetime | None = None
+    left_out: int = 0
 
     @overload
     def __getitem__(self, index: int) -> JobView: ...
@@ -130,15 +144,20 @@ async def newest_jobs(
     """
     reader = _Reader(JobLog(bus, subjects), wanted, ring or KeyRing())
     fitting: list[JobView] = []
-    reaches_back_to, is_whole, is_beyond = None, True, False
+    left_out, reaches_back_to, is_whole, is_beyond = 0, None, True, False
     everything = subjects.events(noun="job")
     async for messages, is_whole in lookback.back(bus, subjects.events_stream, everything):
-        fitting, reaches_back_to = [], messages[0].at if messages else None
+        fitting, left_out = [], 0
+        reaches_back_to = messages[0].at if messages else None
         async for view in reader.views(_in_time(messages, wanted), is_whole):
-            if wanted.fits(view.record):
-                fitting.append(view)
-                if len(fitting) == limit:
-                    return JobList(jobs=tuple(fitting))
+            if not wanted.fits(view.record):
+                continue
+            if not wanted.with_parts and derived_ids.is_part(view.id):
+                left_out += 1
+                continue
+            fitting.append(view)
+            if len(fitting) == limit:
+                return JobList(jobs=tuple(fitting), left_out=left_out)
         if wanted.since and reaches_back_to and reaches_back_to < wanted.since:
             is_beyond = True
             break
@@ -147,6 +166,7 @@ async def newest_jobs(
         jobs=tuple(fitting),
         cut_off=cut_off,
         reaches_back_to=reaches_back_to if cut_off else None,
+        left_out=left_out,
     )
 
 
@@ -181,7 +201,11 @@ class _Reader:
     async def _view(self, job_id: str, stored: list[Stored], is_whole: bool) -> JobView | None:
         """The job; None where its first events left the log, so that its state is unknown."""
         history = tuple((one.sequence, read_event(one, JOB_EVENTS)) for one in stored)
-        if is_whole or isinstance(history[0][1], JobDispatched | JobCarried):
+        begins = isinstance(history[0][1], JobCarried) or (
+            isinstance(history[0][1], JobDispatched)
+            and unbroken.is_first(stored[0], self._log.subjects.job(job_id))
+        )
+        if is_whole or begins:
             record = fold(history)
             parents = (trace_of(one.headers).get("traceparent", "") for one in stored)
             parent = next(filter(None, parents), "")
@@ -199,6 +223,30 @@ class _Reader:
             except JobsError:
                 self._read[job_id] = None
         return self._read[job_id]
+
+
+def _may_be(state: State, latest: Sequence[Event]) -> bool:
+    """Whether a job can be in a state, given its latest events, which may be such as do not count.
+
+    A start, a death and a cancel have ended what was before.
+    """
+    decides = any(isinstance(event, JobStarted | JobDead | JobCancelled) for event in latest)
+    may_be_as_before = not state.ended and not decides
+    return may_be_as_before or any(leads_to(event, state) for event in latest)
+
+
+def leads_to(event: Event | UnknownEvent, state: State) -> bool:
+    """Whether a job may be in ``state`` after ``event``."""
+    if isinstance(event, JobCarried):
+        return event.state == state
+    if isinstance(event, MemoCarried):
+        return True
+    if isinstance(event, JobRecovered) and state is State.RETRYING:
+        return event.due_at is not None
+    edge = lifecycle.edge_of(event)
+    if edge is None:
+        return False
+    return edge.target is state or (edge.target is None and state in edge.sources)
 
 
 def _in_time(messages: Sequence[Stored], wanted: JobQuery) -> Sequence[Stored]:

@@ -35,6 +35,7 @@ class AttemptLines(msgspec.Struct, frozen=True, kw_only=True):
         ended: the function has returned. An attempt without such a part runs, or its worker was
             lost with the lines of its last 0.2 s.
         unreadable: why the lines cannot be shown here: they are encrypted, or are none.
+        sequence: of the message that holds them, to read on from there.
     """
 
     job_id: str
@@ -45,6 +46,7 @@ class AttemptLines(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int = 0
     ended: bool = False
     unreadable: str = ""
+    sequence: int = 0
 
 
 class JobLogs:
@@ -70,6 +72,20 @@ class JobLogs:
             BusError
         """
         return [part async for part in self._stored(job_id, attempt, _Read())]
+
+    def stored(self, job_id: str, attempt: int = 0, start: int = 1) -> AsyncIterator[AttemptLines]:
+        """The lines that are stored now, a few messages at a time, so that a reader may stop.
+
+        Args:
+            job_id: of the job.
+            attempt: only of this one; 0 for all.
+            start: sequence of the first message that is looked at.
+
+        Raises:
+            NotFound: the broker keeps no lines, as ``logs.enabled`` is off.
+            BusError
+        """
+        return self._stored(job_id, attempt, _Read(start))
 
     async def follow(self, job_id: str, attempt: int = 0) -> AsyncIterator[AttemptLines]:
         """The lines that are stored, then each as it comes, until the job has ended.
@@ -126,16 +142,17 @@ class JobLogs:
                 chunk = _read_chunk(stored.body)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 reason = f"message {stored.sequence} holds no log lines: {error}"
-                parts.append(_unreadable(job_id, reason))
+                parts.append(_unreadable(job_id, reason, stored.sequence))
                 continue
             if read.is_new(stored.body):
-                parts.append(self._part(chunk, job_id))
+                parts.append(self._part(chunk, job_id, stored.sequence))
         return parts
 
-    def _part(self, chunk: LogChunk, job_id: str) -> AttemptLines:
+    def _part(self, chunk: LogChunk, job_id: str, sequence: int) -> AttemptLines:
         lines, unreadable = chunk.lines, ""
         if chunk.job_id != job_id:
-            return _unreadable(job_id, f"lines of job {chunk.job_id[:80]} are stored as its own")
+            reason = f"lines of job {chunk.job_id[:80]} are stored as its own"
+            return _unreadable(job_id, reason, sequence)
         if chunk.sealed:
             try:
                 about = about_result(chunk.job_id, chunk.function, chunk.queue)
@@ -151,14 +168,15 @@ class JobLogs:
             dropped=chunk.dropped,
             ended=chunk.ended,
             unreadable=unreadable,
+            sequence=sequence,
         )
 
 
 class _Read:
     """How far the lines of a job were read."""
 
-    def __init__(self) -> None:
-        self.start = 1
+    def __init__(self, start: int = 1) -> None:
+        self.start = start
         self._received: set[bytes] = set()
 
     def is_new(self, body: bytes) -> bool:
@@ -173,5 +191,7 @@ class _Read:
         return is_new
 
 
-def _unreadable(job_id: str, reason: str) -> AttemptLines:
-    return AttemptLines(job_id=job_id, attempt=0, worker="", host="", unreadable=reason)
+def _unreadable(job_id: str, reason: str, sequence: int) -> AttemptLines:
+    return AttemptLines(
+        job_id=job_id, attempt=0, worker="", host="", unreadable=reason, sequence=sequence
+    )

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
+from penstock.bus import records
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence, broker_time
 from penstock.events.envelope import check_instant
 from penstock.events.subjects import Subjects, check_name
 from penstock.jobs import registry
 from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.dispatch.job_factory import Terms
-from penstock.jobs.errors import BadSchedule, JobRefused, MissingKey, NotFound
+from penstock.jobs.errors import BadSchedule, Changed, JobRefused, MissingKey, NotFound
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_type import Call
 from penstock.jobs.schedules.declaration import Declaration
@@ -27,12 +28,12 @@ from penstock.jobs.schedules.schedule import (
     check,
     dispatched,
     job_prefix,
+    mark_of_removal,
     next_tick,
 )
 
 log = logging.getLogger("penstock.jobs")
 
-_MOST_SCHEDULES = 10_000
 _FIRING_PAUSE_SECONDS = 0.2
 _RUN_NOW_DIGITS = 24
 """A workflow's id leaves room for that of its steps."""
@@ -61,6 +62,7 @@ class Schedules:
         missed: Missed = "once",
         expires_seconds: float = 0.0,
         replace: bool = False,
+        if_version: Collection[str] | None = None,
     ) -> Schedule:
         """Stores a new schedule, from its next tick on.
 
@@ -74,15 +76,19 @@ class Schedules:
                 (``skip``).
             expires_seconds: a job not started so long after its tick never is; 0: no limit.
             replace: a schedule of the same name is replaced; its ticks begin anew.
+            if_version: only a schedule of one of these versions is replaced
+                (:attr:`Schedule.version`); None: any.
 
         Raises:
             BadSchedule: an invalid cron expression or zone, or one without a future tick.
+            Changed: it has another version, or is not there.
             JobRefused: a schedule of that name exists.
         """
         schedule = self._made(name, call, cron, zone, terms or Terms(), missed, expires_seconds)
 
         async def change(stored: Stored | None) -> Schedule | None:
             record = _readable(stored)
+            _check_version(name, record, if_version)
             if record and not record.removed and not replace:
                 raise JobRefused(
                     f"a schedule {name!r} exists; remove it, or replace it with "
@@ -95,9 +101,9 @@ class Schedules:
     async def all(self) -> list[Schedule]:
         """Every schedule, by name; a record that cannot be read is logged and left out."""
         subject = self._subjects.state("schedule", "*")
-        stored = await self._bus.history(self._subjects.state_stream, subject, _MOST_SCHEDULES)
-        records = [record for message in stored if (record := _readable(message))]
-        living = (record for record in records if not record.removed)
+        stored = await records.read_all(self._bus, self._subjects.state_stream, subject)
+        schedules = [record for message in stored if (record := _readable(message))]
+        living = (record for record in schedules if not record.removed)
         return sorted(living, key=lambda record: record.name)
 
     async def get(self, name: str) -> Schedule:
@@ -173,12 +179,29 @@ class Schedules:
                 outcomes.append(difference)
         return outcomes
 
-    async def remove(self, name: str) -> None:
-        """Removes the schedule, not its jobs; also where its record cannot be read."""
-        stored = await self._last(check_name("schedule", name))
-        if stored is None or _readable(stored):
-            await self._change(name, removed=True)
-        await self._bus.remove(self._subjects.state_stream, self._subjects.state("schedule", name))
+    async def remove(self, name: str, *, if_version: Collection[str] | None = None) -> None:
+        """Removes the schedule, not its jobs; also where its record cannot be read.
+
+        Args:
+            name: of the schedule.
+            if_version: only one of these versions is removed; None: any.
+
+        Raises:
+            NotFound: there is none.
+            Changed: it has another version.
+        """
+        check_name("schedule", name)
+
+        async def change(stored: Stored | None) -> Schedule | None:
+            record = _readable(stored)
+            if stored is None or (record is not None and record.removed):
+                raise _not_found(name)
+            _check_version(name, record, if_version)
+            return await self._put(mark_of_removal(name, broker_time(self._bus)), stored)
+
+        # The mark stays: see `penstock.bus.records`. It is a record, which orchestrators of earlier
+        # versions read, too.
+        await compare_and_set(lambda: self._last(name), change, f"schedule {name}")
 
     # --- declared schedules -----------------------------------------------------------------------
     def _declared(self, declaration: Declaration) -> Schedule:
@@ -323,6 +346,15 @@ def _readable(stored: Stored | None) -> Schedule | None:
     except (ValueError, RecursionError) as error:
         log.error("%s is no record of a schedule: %s", stored and stored.subject, error)
         return None
+
+
+def _check_version(name: str, record: Schedule | None, wanted: Collection[str] | None) -> None:
+    current = record.version if record and not record.removed else "none"
+    if wanted is not None and current not in wanted:
+        raise Changed(
+            f"schedule {name!r} was changed since: its version is {current}, expected "
+            f"{' or '.join(wanted)[:80]}; read it again"
+        )
 
 
 def _not_found(name: str) -> NotFound:

@@ -26,6 +26,8 @@ from penstock.jobs.registry import with_automatic
 Missed = Literal["once", "skip"]
 _LATE_SECONDS = 30.0
 """A tick this late was missed."""
+_ONCE_A_YEAR = "0 0 1 1 *"
+"""Of a removed schedule, whose record must name some time."""
 _LOOKS_BACK = tuple(timedelta(minutes=m) for m in (2, 60, 2880, 100_000, 30_000_000))
 
 
@@ -44,7 +46,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         firing: a tick whose job must exist.
         last_tick: the latest that was dispatched.
         dispatched: how many were.
-        removed: kept as a mark until all orchestrators have read it.
+        removed: the mark that stays in the place of a removed schedule.
         origin: where it is declared, ``code`` or ``settings``; empty: added by a client.
         declaration: fingerprint of the declaration that it was made of.
         taken_over: of ``dispatched``, those of generations before, which a changed declaration
@@ -75,6 +77,26 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     __repr__ = brief
     __rich_repr__ = brief_fields
+
+    @property
+    def version(self) -> str:
+        """Of what people decide about it; a tick changes the record, not the version."""
+        return f"{self.generation}-{'paused' if self.paused else 'active'}"
+
+
+def mark_of_removal(name: str, now: datetime) -> Schedule:
+    """The small record in the place of a removed schedule, without anything of its job."""
+    return Schedule(
+        name=name,
+        cron=_ONCE_A_YEAR,
+        queue="",
+        function="",
+        payload=b"",
+        generation="",
+        made_at=now,
+        done_until=now,
+        removed=True,
+    )
 
 
 def next_tick(schedule: Schedule, after: datetime) -> datetime | None:

@@ -375,7 +375,8 @@ class Graphs:
             )
         if await self._is_undone(record):
             raise JobRefused(
-                f"graph {graph_id} failed, and steps that had completed were undone; start it anew"
+                f"graph {graph_id} is {record.state}, and steps that had completed were undone; "
+                "start it anew"
             )
         event = GraphReopened(round=record.round + 1, **self._about(graph_id))
         if not await self._append_if(event, record):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.bus import records
 from penstock.bus.protocol import Bus, Expect, Outgoing, Stored, WrongSequence
 from penstock.config.topology import Priority
 from penstock.events.envelope import new_id, utc_now
@@ -37,7 +38,6 @@ from penstock.jobs.workflows.steps import AnyCall, CommonTerms, delay_seconds
 log = logging.getLogger("penstock.jobs")
 
 _KIND = "definition"
-_MOST_DEFINITIONS = 10_000
 
 
 class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,22 +108,26 @@ class Definitions:
         """The newest version. Raises NotFound."""
         record = _readable(await self._last(check_name("workflow", name)))
         if record is None:
-            raise NotFound(
-                f"no workflow {name!r} is defined; 'penstock workflow definitions' lists them"
-            )
+            raise _not_found(name)
         return record
 
     async def all(self) -> list[StoredDefinition]:
         """Every definition, by name; a record that cannot be read is logged and left out."""
         subject = self._subjects.state(_KIND, "*")
-        stored = await self._bus.history(self._subjects.state_stream, subject, _MOST_DEFINITIONS)
-        records = [record for message in stored if (record := _readable(message))]
-        return sorted(records, key=lambda record: record.definition.name)
+        stored = await records.read_all(self._bus, self._subjects.state_stream, subject)
+        definitions = [record for message in stored if (record := _readable(message))]
+        return sorted(definitions, key=lambda record: record.definition.name)
 
     async def remove(self, name: str) -> None:
         """Removes a definition; its instances go on. Raises NotFound."""
-        await self.get(name)
-        await self._bus.remove(self._subjects.state_stream, self._subjects.state(_KIND, name))
+
+        async def change(stored: Stored | None) -> bool | None:
+            if stored is None or _readable(stored) is None:
+                raise _not_found(name)
+            return await records.remove(self._bus, stored) or None
+
+        check_name("workflow", name)
+        await compare_and_set(lambda: self._last(name), change, f"workflow {name}")
 
     async def run(
         self,
@@ -295,7 +299,7 @@ def _call(call: DeclaredCall, queue: str) -> AnyCall:
 
 def _readable(stored: Stored | None) -> StoredDefinition | None:
     """The record of a message; None, and a line in the log, where it cannot be read."""
-    if stored is None:
+    if stored is None or records.is_removed(stored):
         return None
     try:
         record = msgspec.json.decode(stored.body, type=StoredDefinition)
@@ -306,3 +310,7 @@ def _readable(stored: Stored | None) -> StoredDefinition | None:
         log.error("%s is no definition of a workflow: %s", stored.subject, error)
         return None
     return msgspec.structs.replace(record, digest=digest(definition))
+
+
+def _not_found(name: str) -> NotFound:
+    return NotFound(f"no workflow {name!r} is defined; 'penstock workflow definitions' lists them")

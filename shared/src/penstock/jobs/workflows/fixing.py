@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -17,11 +16,12 @@ from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.workflows import near_names
 from penstock.jobs.workflows.coded import memo
 from penstock.jobs.workflows.coded.workflow_type import MAX_VERSION
 
 _MAX_REASON_LENGTH = 500
-_MOST_KEYS = 1_000
+MOST_KEYS = 1_000
 
 Look = Callable[[str], Awaitable[JobView]]
 CancelBatch = Callable[[str, str], Awaitable[Any]]
@@ -60,8 +60,8 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
             raise JobRefused("a fix is one of: forget=[...], version=..., accept=True")
         if not 0 <= self.version <= MAX_VERSION:
             raise JobRefused(f"a version is 1 to {MAX_VERSION:,}, found {self.version}")
-        if len(self.forget) > _MOST_KEYS:
-            raise JobRefused(f"at most {_MOST_KEYS:,} steps are forgotten at once")
+        if len(self.forget) > MOST_KEYS:
+            raise JobRefused(f"at most {MOST_KEYS:,} steps are forgotten at once")
 
 
 async def fix(log: JobLog, look: Look, cancels: Cancels, workflow_id: str, wanted: Fix) -> None:
@@ -134,6 +134,5 @@ def _living_jobs(record: JobRecord, keys: Sequence[str]) -> list[ScheduledStep]:
 def _check_keys(workflow_id: str, keys: Iterable[str], recorded: set[str]) -> None:
     for key in keys:
         if key not in recorded:
-            near = difflib.get_close_matches(key, recorded, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "'penstock workflow show' lists them"
-            raise JobRefused(f"workflow {workflow_id} has recorded no step {key[:80]!r}; {hint}")
+            hint = near_names.hint(key, recorded) or "; 'penstock workflow show' lists them"
+            raise JobRefused(f"workflow {workflow_id} has recorded no step {key[:80]!r}{hint}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from penstock.jobs.errors import JobRefused
+from penstock.jobs.workflows import near_names
 
 Needs = Mapping[str, Iterable[str]]
 """Of each step the names of those that must have completed before."""
@@ -25,8 +25,7 @@ def levels(needs: Needs) -> list[list[str]]:
     for name, wanted in needs.items():
         for other in wanted:
             if other not in needs:
-                near = difflib.get_close_matches(other, needs, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = near_names.hint(other, needs)
                 raise BadGraph(f"step {name!r} needs {other!r}, which is no step{hint}")
     sorter = TopologicalSorter({name: list(wanted) for name, wanted in needs.items()})
     try:

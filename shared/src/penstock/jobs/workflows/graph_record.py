@@ -37,6 +37,7 @@ from penstock.jobs.event_store.event_sourcing import (
     values,
 )
 from penstock.jobs.workflows import graph_waits
+from penstock.jobs.workflows.declared.outcomes import Unreadable, read
 from penstock.jobs.workflows.declared.progress import Plan
 
 
@@ -198,13 +199,13 @@ def _deadline(since: datetime, timeout_seconds: float) -> datetime | None:
 
 
 def plan_of(record: GraphRecord) -> Plan:
-    """What its steps wait for.
-
-    Raises:
-        ValueError: its context cannot be read.
-    """
-    context = msgspec.msgpack.decode(record.context, type=dict) if record.context else {}
-    return Plan(record.steps, record.on_failure, context)
+    """What its steps wait for; one whose context cannot be read fails, with the reason."""
+    context = read(record.context) if record.context else {}
+    if isinstance(context, dict):
+        return Plan(record.steps, record.on_failure, context)
+    reason = context.reason if isinstance(context, Unreadable) else "it is no object"
+    refusal = f"its context cannot be read: {reason}"
+    return Plan(record.steps, record.on_failure, refusal=refusal)
 
 
 _NOT_PAUSED: dict[str, Any] = {"paused_at": None, "pause_reason": ""}

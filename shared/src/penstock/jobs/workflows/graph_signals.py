@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from penstock.events.graph import Signal
 from penstock.events.workflow_memo import MAX_SIGNAL_BYTES
 from penstock.jobs.errors import JobRefused
 from penstock.jobs.job_type import encode_result
-from penstock.jobs.workflows import graph_waits
+from penstock.jobs.workflows import graph_waits, near_names
 from penstock.jobs.workflows.graph_record import GraphRecord
 
-MAX_ALL_BYTES = 256_000
-"""Of all values that one graph was sent: they are kept with it."""
 _MAX_ID_LENGTH = 64
 
 
@@ -60,8 +57,7 @@ def is_new(graph: GraphRecord, name: str, signal: Signal) -> bool:
     awaited = {step.wait.signal: at for at, step in enumerate(graph.steps) if step.wait}
     awaited.pop("", None)
     if (position := awaited.get(name)) is None:
-        near = difflib.get_close_matches(name, awaited, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = near_names.hint(name, awaited)
         names = ", ".join(sorted(awaited)[:20]) or "none"
         raise JobRefused(f"{about} does not wait for signal {name[:80]!r}; it takes {names}{hint}")
     step = graph.steps[position]
@@ -77,7 +73,7 @@ def is_new(graph: GraphRecord, name: str, signal: Signal) -> bool:
         raise JobRefused(
             f"step {step.name!r} of {about} is approved with true, or refused with false"
         )
-    size = len(signal.value) + sum(len(other.value) for other in graph.signals.values())
-    if size > MAX_ALL_BYTES:
-        raise JobRefused(f"{about}: all its signals together exceed {MAX_ALL_BYTES:,} bytes")
+    if not graph_waits.fits(graph, signal):
+        most = graph_waits.MAX_ALL_BYTES
+        raise JobRefused(f"{about}: all its signals together exceed {most:,} bytes")
     return True

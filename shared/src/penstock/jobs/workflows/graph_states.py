@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.job_view import missing_result
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
 from penstock.jobs.workflows import graph_waits
-from penstock.jobs.workflows.declared.progress import Progress, Unreadable
+from penstock.jobs.workflows.declared.outcomes import Unreadable, read
+from penstock.jobs.workflows.declared.progress import Progress
+from penstock.jobs.workflows.declared.step_graph import positions_of
 from penstock.jobs.workflows.declared.step_state import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState, plan_of
 
@@ -34,20 +34,19 @@ def progress(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> Progress:
     Args:
         graph: as it is now.
         jobs: those that were dispatched, by the positions of their steps.
-
-    Raises:
-        ValueError: its context cannot be read.
     """
     is_cancelled = graph.timed_out or graph.state in (GraphState.STOPPING, GraphState.CANCELLED)
     slots = {at: _SLOTS.get(record.state, Slot.PENDING) for at, record in jobs.items()}
     slots |= graph_waits.slots(graph)
-    return plan_of(graph).progress(slots, results(graph, jobs), is_cancelled=is_cancelled)
+    plan = plan_of(graph)
+    of_jobs = {at: jobs[at] for at in positions_of(plan.graph.looked_into) if at in jobs}
+    return plan.progress(slots, results(graph, of_jobs), is_cancelled=is_cancelled)
 
 
 def results(graph: GraphRecord, jobs: Mapping[int, JobRecord]) -> dict[int, Any]:
     """The results of steps that have completed, or why they are not available; see above."""
     of_jobs = {position: _result(record) for position, record in jobs.items()}
-    return of_jobs | {at: _decoded(value) for at, value in graph_waits.values(graph).items()}
+    return of_jobs | {at: read(value) for at, value in graph_waits.values(graph).items()}
 
 
 def _result(record: JobRecord) -> Any:
@@ -55,11 +54,4 @@ def _result(record: JobRecord) -> Any:
         return Unreadable(reason)
     if encryption.is_sealed(record.result):
         return Unreadable("it is encrypted")
-    return _decoded(record.result) if record.result else None
-
-
-def _decoded(value: bytes) -> Any:
-    try:
-        return msgspec.msgpack.decode(value)
-    except (ValueError, RecursionError) as error:
-        return Unreadable(str(error))
+    return read(record.result)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.events.graph import Signal, Wait
+from penstock.events.workflow_memo import MAX_SIGNAL_BYTES
 from penstock.jobs.batches.slots import Slot
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 APPROVED, REFUSED = msgspec.msgpack.encode(True), msgspec.msgpack.encode(False)
 """Values of a signal that an approval waits for."""
+MAX_ALL_BYTES = 256_000
+"""Of all values that one graph was sent: they are kept with it."""
 _NIL = msgspec.msgpack.encode(None)
 
 
@@ -54,14 +57,21 @@ def with_begun(
 
 
 def with_signal(graph: GraphRecord, name: str, signal: Signal) -> dict[str, Signal]:
-    """The graph's signals after one more; it counts if a step awaits it, and is the first.
+    """The graph's signals after one more; it counts if a step awaits it, it is the first, and fits.
 
     A step that went on without it keeps the result that others may have seen.
     """
     awaiting = [position for position, step in enumerate(graph.steps) if _awaits(step.wait, name)]
     if not awaiting or name in graph.signals or not set(awaiting).isdisjoint(graph.elapsed):
         return graph.signals
-    return {**graph.signals, name: signal}
+    return {**graph.signals, name: signal} if fits(graph, signal) else graph.signals
+
+
+def fits(graph: GraphRecord, signal: Signal) -> bool:
+    """Whether the value of a signal is no larger than clients send it, beside the earlier ones."""
+    size = len(signal.value)
+    all_sizes = size + sum(len(earlier.value) for earlier in graph.signals.values())
+    return size <= MAX_SIGNAL_BYTES and all_sizes <= MAX_ALL_BYTES
 
 
 def begun_anew(graph: GraphRecord) -> dict[str, Any]:

@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
-import msgspec
-
-from penstock.bus import bounded
 from penstock.bus.protocol import Bus, Outgoing, broker_time
 from penstock.events.envelope import encode
 from penstock.events.job_event import JobEvent
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
-    INBOX_EVENTS,
     SignalReceived,
     WorkflowCancelling,
     WorkflowPaused,
     WorkflowResumed,
 )
-from penstock.events.workflow_memo import MAX_SIGNAL_BYTES
+from penstock.events.workflow_memo import MAX_SIGNAL_BYTES, MAX_SIGNAL_ID_LENGTH
+from penstock.jobs.batches.client import Batches
 from penstock.jobs.errors import JobRefused
-from penstock.jobs.event_store import event_log
 from penstock.jobs.event_store.compare_and_set import compare_and_set
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_type import encode_result
@@ -33,18 +28,17 @@ from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads.encryption import KeyRing
 from penstock.jobs.reading.job_list import DEFAULT_LIMIT
 from penstock.jobs.workflows import listing
-from penstock.jobs.workflows.coded import inbox, memo
-from penstock.jobs.workflows.fixing import CancelBatch, Cancels, Fix, fix
+from penstock.jobs.workflows.fixing import Cancels, Fix, fix
 from penstock.jobs.workflows.listing import WorkflowList, WorkflowQuery
 from penstock.jobs.workflows.replay import Progress, Replayer, ReplayReport
-from penstock.jobs.workflows.step_view import StepView, with_sent
-from penstock.jobs.workflows.workflow_view import WorkflowView, workflow_secrets, workflow_view
+from penstock.jobs.workflows.signal_sending import SignalSending
+from penstock.jobs.workflows.view_reader import Look, ViewReader
+from penstock.jobs.workflows.workflow_view import WorkflowView
 
 _AT_ONCE = 100
 _MAX_REASON_LENGTH = 1_000
 DEFAULT_CLEANUP_SECONDS, MAX_CLEANUP_SECONDS = 300.0, 86_400.0
 
-Look = Callable[[str], Awaitable[JobView]]
 Cancel = Callable[[str, str], Awaitable[JobView]]
 
 
@@ -55,8 +49,11 @@ class Workflows:
         log: the events of jobs.
         look: reads a job.
         cancel: cancels a job.
-        cancel_batch: cancels a batch.
+        batches: of `ctx.map`.
         ring: opens what is sealed.
+        cleanup_seconds: as the attribute.
+
+    Attributes:
         cleanup_seconds: how long a cancelled one may clean up.
     """
 
@@ -67,14 +64,16 @@ class Workflows:
         log: JobLog,
         look: Look,
         cancel: Cancel,
-        cancel_batch: CancelBatch,
+        batches: Batches,
         ring: KeyRing,
         cleanup_seconds: float = DEFAULT_CLEANUP_SECONDS,
     ) -> None:
-        self._cleanup_seconds = cleanup_seconds
+        self.cleanup_seconds = cleanup_seconds
         self._bus, self._subjects, self._log = bus, subjects, log
         self._look, self._ring = look, ring
-        self._cancel, self._cancel_batch = cancel, cancel_batch
+        self._sending = SignalSending(bus, subjects, log, look, ring)
+        self._reader = ViewReader(log, look, batches)
+        self._cancel, self._cancel_batch = cancel, batches.cancel
 
     async def get(self, workflow_id: str, *, with_attempts: bool = False) -> WorkflowView:
         """A workflow as it is now: its steps, what it waits for and since when.
@@ -87,37 +86,7 @@ class Workflows:
             NotFound: no event of it is stored (any more).
             JobRefused: it is another kind of job.
         """
-        view = workflow_view(await self._look(workflow_id))
-        read = partial(self._as_it_is, view.state, with_attempts)
-        steps = await bounded.gather(read, view.steps, _AT_ONCE)
-        unread = await self._unread(view)
-        awaited = {step.signal for step in view.waits_for}
-        return msgspec.structs.replace(
-            view,
-            steps=tuple(with_sent(steps, unread)),
-            unread_signals=tuple(name for name in dict.fromkeys(unread) if name not in awaited),
-        )
-
-    async def _unread(self, view: WorkflowView) -> list[str]:
-        """Names of signals that no wait has consumed; read of workflows that wait for one."""
-        if not any(step.kind == "signal" for step in view.waits_for):
-            return []
-        events = await event_log.read_subject(
-            self._bus,
-            self._subjects.events_stream,
-            self._subjects.events("workflow", view.id),
-            INBOX_EVENTS,
-        )
-        recorded = view.job.record.workflow or memo.EMPTY
-        return [signal.name for signal in inbox.unread(events, memo.consumed_signals(recorded))]
-
-    async def _as_it_is(self, state: State, with_attempts: bool, step: StepView) -> StepView:
-        """A step that the workflow has not taken note of: its job may have ended since."""
-        if step.job_id and (with_attempts or step.outcome == "waiting"):
-            step = step.as_read(await self._log.read(step.job_id))
-        if step.outcome == "waiting" and state.ended:
-            return msgspec.structs.replace(step, outcome="unrecorded")
-        return step
+        return await self._reader.read(workflow_id, with_attempts)
 
     async def list(
         self,
@@ -127,6 +96,7 @@ class Workflows:
         paused: bool = False,
         function: str = "",
         waiting_longer: timedelta | None = None,
+        with_parts: bool = True,
         limit: int = DEFAULT_LIMIT,
     ) -> WorkflowList:
         """Workflows that fit all that is given; how the jobs of their steps are is not read.
@@ -139,6 +109,8 @@ class Workflows:
             waiting_longer: only suspended ones that last went on so long ago, those first that
                 wait longest; found however far back that was. Else those that changed last come
                 first, as far back as :meth:`Jobs.list` reads.
+            with_parts: also those that are steps of other workflows or graphs, or jobs of batches;
+                else ``left_out`` of the list counts these.
             limit: workflows at most.
 
         Returns:
@@ -154,6 +126,7 @@ class Workflows:
             is_blocked=blocked,
             is_paused=paused,
             waiting_since=since,
+            with_parts=with_parts,
         )
         if paused:
             return await listing.paused(self._bus, self._subjects, wanted, self._look, limit)
@@ -174,25 +147,24 @@ class Workflows:
 
         Raises:
             NotFound: there is no such workflow.
-            JobRefused: it has ended, and how; or the value cannot be sent.
+            JobRefused: it has ended, and how; its inbox is full; or the value cannot be sent.
             MissingKey: the workflow is encrypted, and this client has no key.
             BusError: whether it was stored is unknown.
         """
-        view = await self.get(workflow_id)
-        if view.state.ended:
-            raise JobRefused(f"workflow {workflow_id} takes no signal: it is {view.state}")
+        secrets = await self._sending.secrets(workflow_id)
         try:
-            body = workflow_secrets(view.job).sealed_signal(name, encode_result(value))
+            body = secrets.sealed_signal(name, encode_result(value))
         except (TypeError, ValueError, OverflowError) as error:
             raise JobRefused(f"signal {name!r}: its value cannot be sent: {error}") from error
         limits = (
             (1 <= len(name) <= 64, "a name of 1 to 64 characters"),
-            (len(signal_id) <= 64, "a signal_id of at most 64 characters"),
+            (len(signal_id) <= MAX_SIGNAL_ID_LENGTH, "a signal_id of at most 64 characters"),
             (len(body) <= MAX_SIGNAL_BYTES, f"a value of at most {MAX_SIGNAL_BYTES} bytes"),
         )
         for holds, wanted in limits:
             if not holds:
                 raise JobRefused(f"signal {name[:80]!r}: expected {wanted}")
+        await self._sending.check_room(workflow_id)
         event = SignalReceived(
             workflow_id=workflow_id,
             source=self._log.source,
@@ -374,7 +346,7 @@ class Workflows:
             NotFound, BusError
             JobRefused: it is another kind of job, or changes too quickly.
         """
-        seconds = self._cleanup_seconds if cleanup_seconds is None else cleanup_seconds
+        seconds = self.cleanup_seconds if cleanup_seconds is None else cleanup_seconds
         if not 0 <= seconds <= MAX_CLEANUP_SECONDS:
             raise JobRefused(
                 f"cleanup_seconds is 0 to {MAX_CLEANUP_SECONDS:g} (a day), found {seconds:g}"
@@ -393,7 +365,7 @@ class Workflows:
             )
 
         view = await self.get(workflow_id)
-        if not view.state.ended and seconds and _may_clean_up(view.job.record):
+        if not view.state.ended and seconds and may_clean_up(view.job.record):
             with suppress(_HasEnded):
                 return await self._change(workflow_id, "cancelled", cancelling)
             return await self.get(workflow_id)
@@ -401,7 +373,7 @@ class Workflows:
         return await self.get(workflow_id)
 
 
-def _may_clean_up(record: JobRecord) -> bool:
+def may_clean_up(record: JobRecord) -> bool:
     """Whether the code of a workflow has begun, and can go on."""
     recorded = record.workflow
     if record.state is State.RUNNING:

@@ -14,17 +14,17 @@ from penstock.bus import bounded
 from penstock.bus.protocol import Bus, broker_time
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
-    INBOX_EVENTS,
     SignalReceived,
 )
 from penstock.jobs import derived_ids
+from penstock.jobs.batches.batch_record import BatchRecord
+from penstock.jobs.batches.client import Batches
 from penstock.jobs.bulk.scan import pages
-from penstock.jobs.errors import JobsError
-from penstock.jobs.event_store import event_log
+from penstock.jobs.errors import JobsError, NotFound
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.workflows.client import Graphs
-from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded import consumed_signals, inbox, memo
 from penstock.jobs.workflows.instances import Workflows
 from penstock.jobs.workflows.stuck import StuckWorkflow, coded_defect, graph_defect
 
@@ -48,13 +48,20 @@ class StuckWorkflows:
 
     Args:
         log: the events of jobs.
+        batches: those that are steps.
     """
 
     def __init__(
-        self, bus: Bus, subjects: Subjects, log: JobLog, workflows: Workflows, graphs: Graphs
+        self,
+        bus: Bus,
+        subjects: Subjects,
+        log: JobLog,
+        workflows: Workflows,
+        graphs: Graphs,
+        batches: Batches,
     ) -> None:
         self._bus, self._subjects, self._log = bus, subjects, log
-        self._workflows, self._graphs = workflows, graphs
+        self._workflows, self._graphs, self._batches = workflows, graphs, batches
 
     # --- finding ----------------------------------------------------------------------------------
     async def find(self, silent: timedelta = DEFAULT_SILENT) -> list[StuckWorkflow]:
@@ -103,18 +110,20 @@ class StuckWorkflows:
         jobs = await bounded.gather(partial(self._step, record), numbers, _AT_ONCE)
         by_number = dict(zip(numbers, jobs, strict=True))
         over = {n for n, job in by_number.items() if job is None and await self._is_over(record, n)}
-        subject = self._subjects.events("workflow", workflow_id)
-        events = await event_log.read_subject(
-            self._bus, self._subjects.events_stream, subject, INBOX_EVENTS
-        )
+        consumed = consumed_signals.of(record.workflow)
+        events = (await self._log.inbox(workflow_id, consumed)).events
         sent_at = {at: event.at for at, event in events if isinstance(event, SignalReceived)}
-        unread = inbox.unread(events, memo.consumed_signals(record.workflow))
+        unread = inbox.unread(events, consumed)
         answers = {
             n: sent_at.get(signal.sequence, record.dispatched_at)
             for n, signal in inbox.answered(steps, unread).items()
         }
         open_jobs = {n: job for n, job in by_number.items() if n not in over}
-        defect = coded_defect(record, open_jobs, answers, broker_time(self._bus))
+        batches = [step.n for step in steps if step.kind == "batch"]
+        shown = await bounded.gather(partial(self._batch, record), batches, _AT_ONCE)
+        by_batch = {n: batch for n, batch in zip(batches, shown, strict=True) if batch}
+        now = broker_time(self._bus)
+        defect = coded_defect(record, open_jobs, by_batch, answers, now)
         if defect is None:
             return None
         about = StuckWorkflow(
@@ -128,6 +137,12 @@ class StuckWorkflows:
 
     async def _step(self, record: JobRecord, n: int) -> JobRecord | None:
         return await self._log.read(derived_ids.step_id(record.id, n))
+
+    async def _batch(self, record: JobRecord, n: int) -> BatchRecord | None:
+        try:
+            return await self._batches.show(derived_ids.step_id(record.id, n))
+        except NotFound:
+            return None
 
     async def _is_over(self, record: JobRecord, n: int) -> bool:
         """Whether a step without events has ended, and its history was shortened."""

@@ -17,6 +17,7 @@ from penstock.jobs.dispatch.dispatcher import Dispatcher
 from penstock.jobs.errors import AlreadyDispatched, PayloadTooLarge
 from penstock.jobs.event_store import event_log
 from penstock.jobs.workflows.declared.definition import Definition
+from penstock.jobs.workflows.declared.outcomes import Unreadable, read
 from penstock.jobs.workflows.graph_order import BadGraph
 from penstock.jobs.workflows.steps import AnyCall, CommonTerms, encoded
 
@@ -76,6 +77,9 @@ class Starter:
                 "encryption.every_job is set, and the context of a graph cannot be encrypted: the "
                 "orchestrator reads it; give the values to the steps that need them as arguments"
             )
+        stored_context = msgspec.msgpack.encode(context) if context else b""
+        if isinstance(unreadable := read(stored_context), Unreadable):
+            raise BadGraph(f"the context cannot be read again: {unreadable.reason}")
         event = GraphStarted(
             graph_id=graph_id,
             correlation_id=graph_id,
@@ -85,7 +89,7 @@ class Starter:
             title=title[:200],
             callbacks=callbacks,
             on_failure=definition.on_failure,
-            context=msgspec.msgpack.encode(context) if context else b"",
+            context=stored_context,
             definition=origin.name,
             version=origin.version,
             digest=origin.digest,
@@ -95,7 +99,9 @@ class Starter:
             with workflow_spans.dispatching("graph", graph_id, title):
                 stored = await event_log.append_if(self._bus, self._subjects, event, 0)
             if stored is None:
-                raise AlreadyDispatched(f"a graph of id {graph_id!r} was dispatched before")
+                raise AlreadyDispatched(
+                    f"a graph of id {graph_id!r} was dispatched before", graph_id
+                )
         except MessageTooLarge as error:
             raise PayloadTooLarge(
                 f"the calls of this graph together are too large: {error}"

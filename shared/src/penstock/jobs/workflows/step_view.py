@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 import msgspec
 
@@ -18,7 +18,9 @@ from penstock.events.workflow_memo import (
     WorkflowMemo,
 )
 from penstock.jobs import derived_ids
+from penstock.jobs.batches.batch_record import BatchRecord
 from penstock.jobs.lifecycle import JobRecord, State
+from penstock.jobs.reading.attempt_times import AttemptTimes, attempt_times
 
 _OUTCOMES = {State.COMPLETED: "completed", State.DEAD: "failed", State.CANCELLED: "cancelled"}
 
@@ -30,7 +32,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
         key: path of scopes, name and occurrence.
         kind: ``job``, ``batch``, ``timer``, ``signal`` or ``inline``.
         outcome: ``waiting``, or how it ended; ``given-up`` where the workflow went on without it,
-            ``unrecorded`` where it ended with the workflow.
+            or ended before it.
         job_id: of a job; empty for anything else.
         batch_id: of a batch.
         since: when it was scheduled, or began.
@@ -42,7 +44,9 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
         job_state: of a job that was read; empty where it was not, or has no event (any more).
         attempts: of a job that was read.
         worker: that runs the job, or ran it last.
+        times: of the last attempt of a job that was read.
         error: why it failed; empty where it did not.
+        result_bytes: of its stored result, or of the value of its signal; None where it has none.
     """
 
     key: str
@@ -59,16 +63,26 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
     job_state: str = ""
     attempts: int = 0
     worker: str = ""
+    times: AttemptTimes = AttemptTimes()
     error: str = ""
+    result_bytes: int | None = None
 
-    def as_read(self, job: JobRecord | None) -> StepView:
-        """The same with what is known of its job now."""
+    def as_read(self, job: JobRecord | None, until: int = 0) -> StepView:
+        """The same with what is known of its job now.
+
+        Args:
+            job: None where no event of it is stored (any more).
+            until: sequence of the end of the workflow, which gave up what ended later; 0 for one
+                that has not ended.
+        """
         if job is None:
             return self
         outcome, ended_at = self.outcome, self.ended_at
         if job.state.ended:
             ended_at = job.finished_at or ended_at
-            outcome = _OUTCOMES[job.state] if outcome == "waiting" else outcome
+            if outcome == "waiting":
+                is_late = 0 < until < job.sequence
+                outcome = "given-up" if is_late else _OUTCOMES[job.state]
         return msgspec.structs.replace(
             self,
             outcome=outcome,
@@ -76,7 +90,18 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True):
             job_state=job.state.value,
             attempts=job.attempt,
             worker=job.worker,
+            times=attempt_times(job),
             error=_text(job.error) or self.error,
+            result_bytes=len(job.result) or self.result_bytes,
+        )
+
+    def as_counted(self, batch: BatchRecord) -> StepView:
+        """The same with what is known of its batch now."""
+        if not batch.state.ended:
+            return self
+        outcome = batch.state.value if self.outcome == "waiting" else self.outcome
+        return msgspec.structs.replace(
+            self, outcome=outcome, ended_at=batch.ended_at or self.ended_at
         )
 
 
@@ -95,40 +120,46 @@ def with_sent(steps: Iterable[StepView], unread: Iterable[str]) -> Iterator[Step
 
 
 def recorded_steps(workflow_id: str, memo: WorkflowMemo) -> list[StepView]:
-    """All steps of a workflow in the order of their recording, without what their jobs know."""
+    """All steps of a workflow in the order of their recording, without what their jobs know.
+
+    What led to each is left to :func:`penstock.jobs.workflows.step_times.with_causes`.
+    """
     ends = {end.key: (end, entry.now) for entry in memo.entries for end in entry.consumed}
     given_up = {n: entry.now for entry in memo.entries for n in entry.cancelled}
     scheduled_keys = {step.key for entry in memo.entries for step in entry.scheduled}
     scheduled_keys.add(CANCEL_KEY)  # no step
     steps: list[StepView] = []
-    before = ""
     for entry, later in pairwise([*memo.entries, None]):
         assert entry is not None
-        causes = [before, *(end.key for end in entry.consumed)]
-        before = ""
         steps.extend(
             _at_once(end, entry.now) for end in entry.consumed if end.key not in scheduled_keys
         )
         if entry.inline is not None:
-            before = entry.inline.key
-            steps.append(_inline(entry, later.now if later else entry.now, causes))
+            steps.append(_inline(entry, later.now if later else entry.now))
         for scheduled in entry.scheduled:
             step = _scheduled(workflow_id, scheduled, entry.now, ends.get(scheduled.key))
             if step.outcome == "waiting" and scheduled.n in given_up:
                 step = msgspec.structs.replace(
                     step, outcome="given-up", ended_at=given_up[scheduled.n]
                 )
-            steps.append(msgspec.structs.replace(step, after=_cause(step.key, causes)))
+            steps.append(step)
     return steps
 
 
 def _at_once(end: Resolution, now: datetime) -> StepView:
     """One whose end was there when it was first waited for: it was never scheduled."""
     kind = "timer" if end.outcome == "fired" else "signal"
-    return StepView(key=end.key, kind=kind, outcome=end.outcome, since=now, ended_at=now)
+    return StepView(
+        key=end.key,
+        kind=kind,
+        outcome=end.outcome,
+        since=now,
+        ended_at=now,
+        result_bytes=len(end.value) or None,
+    )
 
 
-def _inline(entry: MemoEntry, ended_at: datetime, causes: Iterable[str]) -> StepView:
+def _inline(entry: MemoEntry, ended_at: datetime) -> StepView:
     result = entry.inline
     assert result is not None
     return StepView(
@@ -137,8 +168,8 @@ def _inline(entry: MemoEntry, ended_at: datetime, causes: Iterable[str]) -> Step
         outcome="failed" if result.error else "completed",
         since=entry.now,
         ended_at=ended_at,
-        after=_cause(result.key, causes),
         error=_text(result.error),
+        result_bytes=len(result.value) or None,
     )
 
 
@@ -161,25 +192,8 @@ def _scheduled(
         ended_at=ended_at,
         signal=step.digest if step.kind == "signal" else "",
         error=_text(resolution.error) if resolution else "",
+        result_bytes=(len(resolution.value) or None) if resolution else None,
     )
-
-
-def _cause(key: str, causes: Iterable[str]) -> str:
-    """The last of several ends before a step; one in the same scope, where there is one.
-
-    What ran beside it ended in the same advance, and did not lead to it.
-    """
-    scopes = key.split("/")[:-1]
-
-    def shared(cause: str) -> int:
-        pairs = zip(scopes, cause.split("/")[:-1], strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-    best = ""
-    for cause in filter(None, causes):
-        if not best or shared(cause) >= shared(best):
-            best = cause
-    return best
 
 
 def _text(error: JobError | None) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from penstock.events.workflow_memo import ScheduledStep
+from penstock.jobs.batches.batch_record import BatchRecord, BatchState
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.workflows import graph_states, graph_waits
 from penstock.jobs.workflows.coded import memo
@@ -55,6 +56,7 @@ class StuckWorkflow(msgspec.Struct, frozen=True, kw_only=True):
 def coded_defect(
     record: JobRecord,
     jobs: Mapping[int, JobRecord | None],
+    batches: Mapping[int, BatchRecord],
     answers: Mapping[int, datetime],
     now: datetime,
 ) -> Defect | None:
@@ -63,24 +65,34 @@ def coded_defect(
     Args:
         record: of the workflow.
         jobs: of its open steps, by their numbers; None for one that has no event.
+        batches: those of its open steps, by their numbers.
         answers: when the signal was sent that an open wait will be given, by the step's number.
         now: by the broker's clock.
     """
     if record.state is not State.SUSPENDED or record.is_paused:
         return None
     recorded = record.workflow or memo.EMPTY
+    if recorded.cancelling:
+        return None  # it has a time by which it ends
     steps = {step.n: step for step in memo.open_steps(recorded).values()}
     advanced_at = recorded.entries[-1].now if recorded.entries else record.dispatched_at
+    if recorded.cancel_by is not None and recorded.cancel_by <= now:
+        return Defect(recorded.cancel_by, "its time to clean up is over, and nothing ended it")
+    if recorded.cancel_by is None and recorded.ends_by is not None and recorded.ends_by <= now:
+        return Defect(recorded.ends_by, "its timeout is over, and nothing cancelled it")
     if missing := [steps[n] for n, job in jobs.items() if job is None and n in steps]:
         return Defect(advanced_at, f"{_named(missing)} not dispatched")
     if record.wakes_at is not None and record.wakes_at <= now:
         return Defect(record.wakes_at, "its timer was due, and nothing woke it")
-    ended = {
-        n: job.state is State.COMPLETED for n, job in jobs.items() if job and job.state.ended
-    } | dict.fromkeys(answers, True)
+    ended = {n: job.state is State.COMPLETED for n, job in jobs.items() if job and job.state.ended}
+    ended |= {
+        n: batch.state is BatchState.COMPLETED for n, batch in batches.items() if batch.state.ended
+    }
+    ended |= dict.fromkeys(answers, True)
     if not memo.goes_on(recorded.wait, ended):
         return None
     times = [job.finished_at for n, job in jobs.items() if n in ended and job and job.finished_at]
+    times += [batch.ended_at for batch in batches.values() if batch.ended_at]
     since = max([advanced_at, *times, *answers.values()])
     return Defect(since, "what it waits for has come, and nothing woke it")
 
@@ -92,9 +104,6 @@ def graph_defect(graph: GraphRecord, jobs: Mapping[int, JobRecord], now: datetim
         graph: as it is now.
         jobs: those that were dispatched, by the positions of their steps.
         now: by the broker's clock.
-
-    Raises:
-        ValueError: its context cannot be read.
     """
     if graph.state.ended or graph.is_paused:
         return None

@@ -17,8 +17,9 @@ from penstock.jobs.errors import JobRefused, MissingKey, Undecryptable
 from penstock.jobs.job_view import JobView
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
-from penstock.jobs.workflows.coded import memo
+from penstock.jobs.workflows.coded import consumed_signals, memo
 from penstock.jobs.workflows.coded.secrets import NONE, Secrets
+from penstock.jobs.workflows.step_times import with_causes
 from penstock.jobs.workflows.step_view import StepView, recorded_steps
 
 
@@ -39,12 +40,18 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
         goes_on_at: when a suspended one goes on in any case; None where it has no such time.
         generation: how often it began anew; steps and advances are those of this generation.
         cancel_by: it is being cancelled, and is in any case then; None where it is not.
+        ends_by: when it takes longer than its timeout, and is cancelled; None where it has none,
+            has ended, or is being cancelled.
         paused_at: since when no advance is started; None where it is not paused.
         pause_reason: given by the person who paused it.
         refused_signals: that it passed over, since their values were of another type than what it
-            waited for; oldest first.
+            waited for; the last 100 with the reason, oldest first.
         unread_signals: names of those that were sent, and that no step waits for; read where it
             waits for another one.
+        inbox_full: how many signals are not consumed, where no more are read; 0 where more may be
+            sent.
+        has_cleaned_up: it is cancelled, and its code was given ``Cancelled``: requeued, it ends
+            likewise.
     """
 
     job: JobView
@@ -59,10 +66,13 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
     goes_on_at: datetime | None = None
     generation: int = 0
     cancel_by: datetime | None = None
+    ends_by: datetime | None = None
     paused_at: datetime | None = None
     pause_reason: str = ""
     refused_signals: tuple[RefusedSignal, ...] = ()
     unread_signals: tuple[str, ...] = ()
+    inbox_full: int = 0
+    has_cleaned_up: bool = False
 
     @property
     def id(self) -> str:
@@ -82,11 +92,18 @@ def workflow_view(job: JobView) -> WorkflowView:
     """A workflow by its own events; how the jobs of its steps are is not looked at.
 
     Raises:
-        JobRefused: it is another kind of job.
+        JobRefused: it is another kind of job, or ended so long ago that only its end is known.
     """
     record = job.record
+    if record.state.ended and not record.function:
+        raise JobRefused(
+            f"the beginning of job {job.id} has left the event log; 'penstock job show', or "
+            "client.job, shows how it ended"
+        )
     if not record.is_workflow:
-        raise JobRefused(f"job {job.id} is no workflow; client.job shows it")
+        raise JobRefused(
+            f"job {job.id} is no workflow; 'penstock job show', or client.job, shows it"
+        )
     recorded = record.workflow or memo.EMPTY
     is_suspended = record.state is State.SUSPENDED
     last = recorded.entries[-1].now if recorded.entries else record.dispatched_at
@@ -94,7 +111,7 @@ def workflow_view(job: JobView) -> WorkflowView:
     return WorkflowView(
         job=job,
         version=record.code_version,
-        steps=tuple(recorded_steps(job.id, recorded)),
+        steps=tuple(with_causes(recorded_steps(job.id, recorded), recorded)),
         status=_status(job, recorded),
         blocked=recorded.blocked,
         blocked_since=recorded.blocked_since,
@@ -104,9 +121,11 @@ def workflow_view(job: JobView) -> WorkflowView:
         goes_on_at=record.wakes_at if is_suspended else None,
         generation=recorded.generation,
         cancel_by=None if record.state.ended else recorded.cancel_by,
+        ends_by=None if record.state.ended or recorded.cancel_by else recorded.ends_by,
         paused_at=record.paused_at if record.is_paused else None,
         pause_reason=record.pause_reason if record.is_paused else "",
-        refused_signals=tuple(memo.refused_signals(recorded)),
+        refused_signals=tuple(consumed_signals.refused(recorded)),
+        has_cleaned_up=record.state is State.CANCELLED and memo.knows_of_cancel(recorded),
     )
 
 
@@ -120,10 +139,13 @@ def workflow_secrets(job: JobView) -> Secrets:
 
 def _status(job: JobView, recorded: WorkflowMemo) -> Status:
     """What a workflow shows of itself, as far as this process may read it."""
-    if not recorded.sealed_status:
+    secrets = workflow_secrets(job).of_generation(recorded.generation)
+    if not recorded.sealed_status and not secrets.are_sealed:
         return recorded.status
+    if not recorded.sealed_status:
+        return {"status": "(not encrypted, and its workflow is)"} if recorded.status else {}
     try:
-        return workflow_secrets(job).opened_status(recorded.sealed_status)
+        return secrets.opened_status(recorded.sealed_status)
     except (MissingKey, Undecryptable, msgspec.MsgspecError) as error:
         return {"status": f"(encrypted: {error})"[:MAX_STATUS_LENGTH]}
 

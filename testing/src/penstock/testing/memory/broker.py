@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,7 @@ from penstock.bus.patterns import matches
 from penstock.bus.protocol import BusRefused, Delivery, Outgoing, PayloadTooLarge
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
+from penstock.testing.memory.moved_time import with_moved_time
 from penstock.testing.memory.queue import NEVER, Queue, place_of
 from penstock.testing.memory.streams import Stream
 
@@ -32,11 +34,22 @@ _BAD_HEADER = re.compile(r"[\r\n]")
 
 
 class MemoryBroker:
-    """What all clients of one in-memory broker share."""
+    """What all clients of one in-memory broker share.
 
-    def __init__(self, settings: Settings, now: Callable[[], float]) -> None:
+    Args:
+        settings: of the installation.
+        now: POSIX seconds.
+        ahead_seconds: how far a test has moved the time.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        now: Callable[[], float],
+        ahead_seconds: Callable[[], float] = float,
+    ) -> None:
         self.subjects = Subjects(settings.prefix)
-        self.now = now
+        self.now, self._ahead_seconds = now, ahead_seconds
         self.streams = [Stream(c) for c in streams.streams(settings, self.subjects)]
         self.queues: dict[str, Queue] = {}
         self.listeners: list[Listening] = []
@@ -45,7 +58,7 @@ class MemoryBroker:
         self._due: dict[str, tuple[float, str]] = {}
         self._alarm_at = NEVER
         self._alarm: asyncio.TimerHandle | None = None
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: defaultdict[Stream | Queue, set[asyncio.Future[None]]] = defaultdict(set)
 
     # --- streams ---------------------------------------------------------------------------------
     @property
@@ -78,7 +91,9 @@ class MemoryBroker:
         if due is not None:
             stream.remove(message.subject)
         own = {k: v for k, v in message.headers.items() if not k.startswith("Nats-")}
-        stored = stream.add(message.subject, message.body, own, self.now())
+        compared = message.expect if message.expect and message.expect.subject else None
+        body = with_moved_time(message.body, self._ahead_seconds())
+        stored = stream.add(message.subject, body, own, self.now(), compared)
         if due is not None:
             self._due[message.subject] = due, target
             self.alarm(due)
@@ -89,8 +104,9 @@ class MemoryBroker:
             )
         if queue := self.queues.get(message.subject):
             queue.offer(stored.sequence)
-        self.pass_on(message.subject, message.body)
-        self.ring()
+            self.ring(queue)
+        self.pass_on(message.subject, body)
+        self.ring(stream)
         return stored.sequence
 
     def _duplicate(self, stream: Stream, message: Outgoing) -> int:
@@ -99,6 +115,7 @@ class MemoryBroker:
         return sequence if name and self.now() - at < _DUPLICATE_WINDOW_SECONDS else 0
 
     def remove(self, stream: Stream, pattern: str, before: int = 0) -> None:
+        _check_removable(stream)
         were = set(stream.messages)
         stream.remove(pattern, before)
         if stream is self.jobs:
@@ -108,6 +125,7 @@ class MemoryBroker:
                 del self._due[subject]
 
     def remove_message(self, stream: Stream, sequence: int) -> None:
+        _check_removable(stream)
         stored = stream.messages.get(sequence)
         stream.drop(sequence)
         if stored is not None and stream is self.jobs:
@@ -148,8 +166,9 @@ class MemoryBroker:
         for due, _ in self._due.values():
             self.alarm(due)
         for queue in self.queues.values():
-            self.alarm(queue.lapse(self.now()))
-        self.ring()
+            if queue.lapse(self.now()):
+                self.ring(queue)
+            self.alarm(queue.next_lapse())
 
     def alarm(self, at: float) -> None:
         """Settles at that time, if not before."""
@@ -183,20 +202,25 @@ class MemoryBroker:
         for listener in tuple(self.listeners):
             listener.receive(subject, body)
 
-    def ring(self) -> None:
-        for waiter in self._waiting:
+    def ring(self, changed: Stream | Queue) -> None:
+        """Wakes those that wait for a change of a stream or a queue."""
+        for waiter in self._waiting.pop(changed, ()):
             if not waiter.done():
                 waiter.set_result(None)
-        self._waiting.clear()
 
-    async def change(self) -> None:
-        """Waits until something changed."""
+    def ring_all(self) -> None:
+        for changed in tuple(self._waiting):
+            self.ring(changed)
+
+    async def change(self, of: Stream | Queue) -> None:
+        """Waits until a stream or a queue changed, or a client closed."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiter)
+        self._waiting[of].add(waiter)
         try:
             await waiter
         finally:
-            self._waiting.discard(waiter)
+            if waiters := self._waiting.get(of):
+                waiters.discard(waiter)
 
 
 class Listening:
@@ -253,6 +277,12 @@ def _due_at(message: Outgoing) -> float | None:
         return datetime.fromisoformat(text.removeprefix("@at ")).timestamp()
     except (KeyError, ValueError):
         raise BusRefused(f"{message.subject}: message schedule is invalid: {text!r}") from None
+
+
+def _check_removable(stream: Stream) -> None:
+    """Raises BusRefused, as NATS does for a stream that denies it."""
+    if stream.denies_removal:
+        raise BusRefused(f"{stream.name}: messages of this stream cannot be removed")
 
 
 def _check(message: Outgoing) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from penstock.bus.protocol import Delivery, QueueDepth
 from penstock.testing.memory.streams import Stream
@@ -36,6 +37,7 @@ class Queue:
         self._claims: dict[int, _Claim] = {}
         self._delivered = self._delivered_sequence = 0
         self.paused = False
+        self.paused_until: datetime | None = None
 
     def offer(self, sequence: int) -> None:
         self._new.append(sequence)
@@ -94,12 +96,20 @@ class Queue:
             claim.lapses_at = now + self._claim_seconds
         return now + self._claim_seconds
 
-    def lapse(self, now: float) -> float:
-        """Puts what was not answered in time back in line; when to look again."""
-        for sequence, claim in list(self._claims.items()):
-            if claim.lapses_at <= now:
-                self.give_back(sequence)
-        return min((claim.lapses_at for claim in self._claims.values()), default=NEVER)
+    def lapse(self, now: float) -> bool:
+        """Puts what was not answered in time back in line, ends a pause; whether it did either."""
+        resumes = self.paused_until is not None and self.paused_until.timestamp() <= now
+        if resumes:
+            self.paused, self.paused_until = False, None
+        lapsed = [number for number, claim in self._claims.items() if claim.lapses_at <= now]
+        for sequence in lapsed:
+            self.give_back(sequence)
+        return resumes or bool(lapsed)
+
+    def next_lapse(self) -> float:
+        """When the first claim lapses, or the pause ends."""
+        resumes_at = self.paused_until.timestamp() if self.paused_until else NEVER
+        return min(resumes_at, *(claim.lapses_at for claim in self._claims.values()), NEVER)
 
     def forget(self, removed: Iterable[int]) -> None:
         """Messages that were removed from the stream."""
@@ -109,14 +119,20 @@ class Queue:
         for sequence in lost:
             self._claims.pop(sequence, None)
 
+    @property
+    def waiting(self) -> int:
+        """Messages that may be taken."""
+        return len(self._new) + len(self._given_back)
+
     def depth(self) -> QueueDepth:
         return QueueDepth(
             queue=self.name.removeprefix("q_"),
-            waiting=len(self._new) + len(self._given_back),
+            waiting=self.waiting,
             claimed=len(self._claims) - len(self._given_back),
             delivered=self._delivered,
             delivered_sequence=self._delivered_sequence,
             paused=self.paused,
+            paused_until=self.paused_until,
             redelivered=sum(claim.deliveries > 1 for claim in self._claims.values()),
         )
 

@@ -32,6 +32,7 @@ class Stream:
         self._max_bytes: int = max(config.get("max_bytes", 0), 0)
         self._refuses_when_full = config.get("discard") == "new"
         self._bytes = self.extra_bytes = 0
+        self.denies_removal: bool = config.get("deny_purge", False)
         self._keeps_last_only = config.get("max_msgs_per_subject") == 1
         self._sequences: dict[str, dict[int, None]] = {}
         self._below: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -51,7 +52,14 @@ class Stream:
         if self._refuses_when_full and self._bytes + size > self._max_bytes + self.extra_bytes:
             raise StreamFull(f"{message.subject}: its stream is full (maximum bytes exceeded)")
 
-    def add(self, subject: str, body: bytes, headers: Mapping[str, str], at: float) -> Stored:
+    def add(
+        self,
+        subject: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        at: float,
+        compared: Expect | None = None,
+    ) -> Stored:
         self.last_sequence += 1
         stored = Stored(
             subject=subject,
@@ -59,6 +67,7 @@ class Stream:
             at=datetime.fromtimestamp(at, UTC),
             body=body,
             headers=dict(headers),
+            compared=compared,
         )
         if self._keeps_last_only:
             self.remove(subject)
@@ -69,7 +78,10 @@ class Stream:
             self._below[head][subject] = None
         return stored
 
-    def last(self, pattern: str) -> Stored | None:
+    def last(self, pattern: str, before: int = 0) -> Stored | None:
+        if before:
+            numbers = [number for number in self._in_order(pattern) if number < before]
+            return self.messages[numbers[-1]] if numbers else None
         ends = [next(reversed(sequences)) for sequences in self._sequences_of(pattern)]
         return self.messages[max(ends)] if ends else None
 

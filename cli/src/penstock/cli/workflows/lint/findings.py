@@ -25,6 +25,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
         workflow: the function, the first of several; also where the place is in one that it calls.
         message: what is wrong there.
         instead: what to write in its place.
+        is_warning: it may be meant.
     """
 
     file: str
@@ -34,10 +35,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, order=True):
     workflow: str
     message: str
     instead: str
+    is_warning: bool = False
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}"
-        return f"{place}: {self.rule}: {self.message}; use {self.instead}"
+        level = "warning: " if self.is_warning else ""
+        return f"{place}: {level}{self.rule}: {self.message}; use {self.instead}"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +88,7 @@ def _finding(module: Module, workflow: str, breach: Breach) -> Finding:
         workflow=workflow,
         message=f"{breach.what} {breach.rule.why}",
         instead=breach.rule.instead,
+        is_warning=breach.rule.is_warning,
     )
 
 

@@ -15,6 +15,7 @@ class Rule(NamedTuple):
         calls: dotted names of functions, classes and modules; a call of any of them, or of what is
             in them, is a finding.
         reads: dotted names whose mere use is one.
+        is_warning: it may be meant; the check does not fail because of it.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Rule(NamedTuple):
     instead: str
     calls: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    is_warning: bool = False
 
 
 SLEEP = Rule(
@@ -135,6 +137,23 @@ CLOSURE = Rule(
     "is defined inside of a function, so that no worker can import it",
     "a function of the module, with arguments",
 )
+CAPTURED = Rule(
+    "captured",
+    "and runs once: when the workflow runs again from its top, nothing is changed",
+    "what the function returns: value = await ctx.step(...)",
+)
+ENDLESS = Rule(
+    "endless",
+    "waits without end where the signal is never sent",
+    "timeout=, with a default= or an 'except TimeoutError'",
+    is_warning=True,
+)
+UNDO = Rule(
+    "undo",
+    "undoes nothing where the workflow is cancelled, or its time is over",
+    "except (StepFailed, Cancelled), with ctx.compensate()",
+    is_warning=True,
+)
 AWAIT = Rule(
     "await",
     "is not an awaitable of the context, and ends the workflow with an error",
@@ -145,6 +164,12 @@ UNAWAITED = Rule(
     "begins nothing, since it is not awaited",
     "await it, or give it to ctx.gather(...)",
 )
+OPTION = Rule(
+    "option",
+    "is no option of a step, and ends the workflow with an error",
+    "backoff=Backoff(first_seconds=0.2), whole tries=, seconds or a timedelta for timeout= and "
+    "delay=, a list for tags=",
+)
 ORDER = Rule(
     "order",
     "has another order in another process",
@@ -152,7 +177,19 @@ ORDER = Rule(
 )
 IGNORE = Rule("ignore", "names no rule", "one of the rules of 'penstock workflow check --help'")
 
-RULES = (*BY_NAME, GLOBAL, CLOSURE, AWAIT, UNAWAITED, ORDER, IGNORE)
+RULES = (
+    *BY_NAME,
+    GLOBAL,
+    CLOSURE,
+    CAPTURED,
+    ENDLESS,
+    UNDO,
+    AWAIT,
+    UNAWAITED,
+    OPTION,
+    ORDER,
+    IGNORE,
+)
 
 FILE_METHODS = frozenset({"read_text", "write_text", "read_bytes", "write_bytes", "iterdir"})
 """Methods that only paths have."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.cli.workflows.lint import rules
+from penstock.cli.workflows.lint import captures, rules
 from penstock.cli.workflows.lint.rules import Rule
 from penstock.cli.workflows.lint.source import (
     Function,
@@ -15,10 +15,17 @@ from penstock.cli.workflows.lint.source import (
     dotted,
     imports_of,
 )
+from penstock.cli.workflows.lint.step_options import wrong_option
 
 _CONTEXT = "WorkflowContext"
+_CANCELLATIONS = frozenset({"Cancelled", "BaseException"})
 _ORDERED_COPIES = frozenset({"list", "tuple", "enumerate", "iter", "zip", "map", "filter"})
 _SETS = frozenset({"set", "frozenset"})
+_USES = (
+    *(ast.If, ast.While, ast.Assert, ast.For, ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp),
+    *(ast.Subscript, ast.Attribute, ast.FormattedValue),
+)
+"""What needs the value of an expression: an awaitable in its place was not awaited."""
 
 
 class Breach(NamedTuple):
@@ -45,13 +52,19 @@ def breaches(module: Module, workflow: Function, *, is_inside: bool) -> Iterator
         yield Breach(workflow, rules.CLOSURE, f"workflow {workflow.name}")
     read: set[str] = set()
     waiting: list[Function] = [workflow]
+    compensated: ast.Call | None = None
+    cleans_up = False
     while waiting:
         body = _Body(module, waiting.pop())
         body.visit_all()
         yield from body.breaches
+        compensated = compensated or body.compensated
+        cleans_up = cleans_up or body.cleans_up
         for name in sorted(body.called - read):
             read.add(name)
             waiting.append(module.functions[name])
+    if compensated is not None and not cleans_up:
+        yield Breach(compensated, rules.UNDO, "compensate=")
 
 
 class _Body(ast.NodeVisitor):
@@ -60,12 +73,17 @@ class _Body(ast.NodeVisitor):
     Attributes:
         breaches: in it.
         called: functions of the module that it calls.
+        compensated: its first step with ``compensate=``.
+        cleans_up: it has code that also runs where the workflow is cancelled.
     """
 
     def __init__(self, module: Module, function: Function) -> None:
         self._module, self._function = module, function
         self.breaches: list[Breach] = []
         self.called: set[str] = set()
+        self.compensated: ast.Call | None = None
+        self._bounded: set[ast.Call] = set()  # signals that race against a time
+        self.cleans_up = any(map(_runs_if_cancelled, ast.walk(function)))
         arguments = function.args
         parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         self._contexts = {one.arg for one in parameters if _is_context(one, function)}
@@ -90,6 +108,12 @@ class _Body(ast.NodeVisitor):
             if isinstance(node, Function) and node is not function
         }
         self._visited: set[str] = set()
+        self._is_async = isinstance(function, ast.AsyncFunctionDef)
+        self._loaded = {
+            node.id
+            for node in ast.walk(function)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
         self._sets = {
             name
             for node in ast.walk(function)
@@ -129,6 +153,7 @@ class _Body(ast.NodeVisitor):
         elif name in _ORDERED_COPIES and node.args and self._is_set(node.args[0]):
             self._add(node, rules.ORDER, f"{name}() of a set")
         self._check_mutation(node)
+        self._check_command(node)
         self._visit_parts(node)
 
     def _visit_parts(self, node: ast.Call) -> None:
@@ -156,8 +181,11 @@ class _Body(ast.NodeVisitor):
     def _enter(self, name: str) -> None:
         if name not in self._visited:
             self._visited.add(name)
-            for statement in self._nested[name].body:
+            is_async, nested = self._is_async, self._nested[name]
+            self._is_async = isinstance(nested, ast.AsyncFunctionDef)
+            for statement in nested.body:
                 self.visit(statement)
+            self._is_async = is_async
 
     def _is_own_function(self, name: str) -> bool:
         return name in self._module.functions and name not in self._locals
@@ -173,6 +201,9 @@ class _Body(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
             self._check_target(node, target)
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        if len(names) == len(node.targets) and self._loaded.isdisjoint(names):
+            self._check_awaited(node.value)
         self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -223,9 +254,51 @@ class _Body(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Call) and (name := self._command(node.value)):
-            self._add(node, rules.UNAWAITED, f"{name}(...)")
+        self._check_awaited(node.value)
         self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if self._is_async and node.value is not None:
+            self._check_awaited(node.value)
+        self.generic_visit(node)
+
+    def visit(self, node: ast.AST) -> None:
+        if isinstance(node, _USES):
+            for part in ast.iter_child_nodes(node):
+                self._check_awaited(part)
+        super().visit(node)
+
+    def _check_awaited(self, value: ast.AST) -> None:
+        """Of an expression whose value is used, or dropped."""
+        if isinstance(value, ast.Call) and (name := self._command(value)):
+            self._add(value, rules.UNAWAITED, f"{name}(...)")
+
+    # --- steps and signals ------------------------------------------------------------------------
+    def _check_command(self, node: ast.Call) -> None:
+        method = self._command(node).rpartition(".")[2]
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        if method == "race" and any(self._is_sleep(part) for part in node.args):
+            self._bounded.update(part for part in node.args if isinstance(part, ast.Call))
+        is_bounded = {"timeout", None} & keywords.keys() or node in self._bounded
+        if method == "wait_signal" and not is_bounded:
+            self._add(node, rules.ENDLESS, "ctx.wait_signal(...)")
+        if method == "run" and (option := wrong_option(node)):
+            self._add(node, rules.OPTION, f"{option} of {self._command(node)}(...)")
+        if method == "run" and "compensate" in keywords:
+            self.compensated = self.compensated or node
+        if method == "step":
+            functions = [*node.args[1:2], *(keywords.get(name) for name in ("function",))]
+            for function in filter(None, functions):
+                if changed := captures.changed(function, self._outer, self._nested):
+                    what = f"changes {', '.join(changed)}, a variable outside of it,"
+                    self._add(node, rules.CAPTURED, f"the function {what}")
+
+    def _is_sleep(self, part: ast.expr) -> bool:
+        return isinstance(part, ast.Call) and self._command(part).endswith(".sleep")
+
+    @property
+    def _outer(self) -> frozenset[str]:
+        return frozenset(self._locals - self._contexts)
 
     def _foreign(self, value: ast.expr) -> str:
         """What is awaited, where that is not of the context; empty where it may be."""
@@ -282,6 +355,17 @@ class _Body(ast.NodeVisitor):
         return isinstance(node, ast.Set | ast.SetComp) or (
             is_call and node.func.id in _SETS and node.func.id not in self._locals  # type: ignore[attr-defined]
         )
+
+
+def _runs_if_cancelled(node: ast.AST) -> bool:
+    """Whether it is an ``except`` for `Cancelled`, or a ``finally``."""
+    if isinstance(node, ast.Try | ast.TryStar):
+        return bool(node.finalbody)
+    if not isinstance(node, ast.ExceptHandler):
+        return False
+    caught = list(ast.walk(node.type)) if node.type is not None else []
+    names = {ast.unparse(part).rpartition(".")[2] for part in caught if isinstance(part, ast.expr)}
+    return node.type is None or not names.isdisjoint(_CANCELLATIONS)
 
 
 def _is_context(argument: ast.arg, function: Function) -> bool:

@@ -132,14 +132,17 @@ def _without_former_words(pool: Any) -> Any:
 
 
 def _with_typed_options(pool: Pool, strategies: Strategies, policies: Policies) -> Pool:
-    """The pool with its tables of options as their owners declare them: 3 for a float is 3.0."""
+    """The pool with its tables of options as their owners declare them: 3 for a float is 3.0.
+
+    Of a command the program only: decisions do not depend on the rest, which is not to be recorded.
+    """
     profile = pool.profile
     profile = msgspec.structs.replace(
         profile,
         options=_typed(profile.options, strategies),
         policy_options=_typed(profile.policy_options, policies),
     )
-    return msgspec.structs.replace(pool, profile=profile)
+    return msgspec.structs.replace(pool, profile=profile, command=pool.command[:1], environment=())
 
 
 def _typed(tables: Options, owners: Mapping[str, object]) -> Options:

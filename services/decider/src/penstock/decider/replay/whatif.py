@@ -14,7 +14,10 @@ from penstock.bus.saved_log import Entry
 from penstock.config import ConfigError, Pool
 from penstock.config.explain import hint
 from penstock.config.profiles import ProfileOverride
+from penstock.config.topology import check_bounds
+from penstock.decider.core import registry
 from penstock.decider.core.inputs import Rules
+from penstock.decider.core.policies import shipped
 from penstock.decider.core.state import State
 from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed, Step
@@ -76,6 +79,16 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.replace(was.rules, **self.rules),
             was.orders,
         )
+
+    def applied(self, was: Adopted, installed: Installed) -> Adopted:
+        """The same, for settings that a decider could work with. Raises ConfigError for others."""
+        self.check([was])
+        changed = self.over(was)
+        registry.check(changed.pools, installed.strategies)
+        shipped.check(changed.pools, installed.policies)
+        for pool in changed.pools.values():
+            check_bounds(pool)
+        return changed
 
     def check(self, settings: Iterable[Adopted]) -> None:
         """Raises ConfigError where a name or pattern is that of no pool in any of the settings."""

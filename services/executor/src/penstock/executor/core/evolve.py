@@ -17,12 +17,12 @@ from penstock.events.worker import (
 )
 from penstock.executor.core import facts
 from penstock.executor.core.backoff import SETTLED_SECONDS, failed
-from penstock.executor.core.cause import UNHEALTHY, how_it_ended, stop_cause
+from penstock.executor.core.cause import UNHEALTHY, stop_cause
 from penstock.executor.core.fleet import Fleet, Plan
+from penstock.executor.core.given_back import give_back, ran
 from penstock.executor.core.instruction import (
     Announce,
     Forget,
-    GiveBack,
     Instruction,
     Kill,
     Note,
@@ -37,6 +37,8 @@ AboutWorker = (
     | facts.ForkFailed
     | facts.Exited
     | facts.Condemned
+    | facts.DrainRequested
+    | facts.LimitReached
     | facts.Computing
 )
 Step = tuple[Fleet, list[Instruction]]
@@ -94,6 +96,10 @@ def _of_worker(fleet: Fleet, fact: AboutWorker, now: float) -> Step:
             return _exited(fleet, worker, fact, now)
         case facts.Condemned():
             return _condemned(fleet, worker, fact, now)
+        case facts.DrainRequested():
+            return _drain_requested(fleet, worker, now)
+        case facts.LimitReached():
+            return _limit_reached(fleet, worker, fact, now)
         case facts.Computing():
             return fleet.having(replace(worker, computed_at=now)), []
 
@@ -158,10 +164,10 @@ def _pause_requested(fleet: Fleet, paused: bool) -> Step:
 
 
 def _code_reloaded(fleet: Fleet, fact: facts.CodeReloaded) -> Step:
-    """Spark's own workers run no job code. The new code may start where the old one did not."""
+    """The new code may start where the old one did not."""
     outdated = [
         worker
-        for worker in fleet.job_workers()
+        for worker in fleet.replaceable()
         if worker.active
         and worker.pool in fact.pools
         and (worker.cause == "adopted" or not fact.only_adopted)
@@ -174,7 +180,8 @@ def _code_reloaded(fleet: Fleet, fact: facts.CodeReloaded) -> Step:
 
 def _settings_outdated(fleet: Fleet, names: frozenset[str]) -> Step:
     """The new settings may let workers start where the old ones did not."""
-    outdated = [w for w in fleet.job_workers() if w.active and w.name in names and not w.outdated]
+    workers = (worker for name, worker in fleet.workers.items() if name in names)
+    outdated = [worker for worker in workers if worker.active and not worker.outdated]
     if not outdated:
         return fleet, []
     note = Note(text=f"settings changed: {len(outdated)} workers are replaced")
@@ -192,6 +199,7 @@ def _adopted(fleet: Fleet, fact: facts.Adopted, now: float) -> Step:
         requested_at=now - fact.age_seconds,
         pid=fact.pid,
         reported_at=now,
+        drain_seconds=fact.drain_seconds,
     )
     # its last executor may have paused it
     resumed = [] if fleet.paused else [Resume(worker=w.name) for w in fleet.job_workers(worker)]
@@ -253,7 +261,7 @@ def _fork_failed(fleet: Fleet, worker: Worker, error: str, now: float) -> Step:
 
 def _exited(fleet: Fleet, worker: Worker, fact: facts.Exited, now: float) -> Step:
     code = fact.code
-    instructions: list[Instruction] = _give_back(fleet, worker, fact)
+    instructions: list[Instruction] = give_back(fleet, worker, fact)
     instructions.append(_stopped(fleet, move(worker, Phase.STOPPED, now), fact, now))
     instructions.append(Forget(worker=worker.name))
     fleet = fleet.without(worker.name)
@@ -263,49 +271,6 @@ def _exited(fleet: Fleet, worker: Worker, fact: facts.Exited, now: float) -> Ste
         fleet, crash_loop = _with_failure(fleet, worker, code, now)
         instructions += crash_loop
     return fleet, instructions
-
-
-def _give_back(fleet: Fleet, worker: Worker, fact: facts.Exited) -> list[Instruction]:
-    """One that ended well settled what it had; a job that ended its process by exit code 0 did not.
-
-    Only jobs that ran are charged with the loss: those claimed ahead of them did nothing yet.
-    """
-    held = worker.claims if fact.held is None else fact.held
-    claims = {claim.job_id: claim.ack_subject for claim in held}
-    if fact.claim and fact.held is None:  # it may have begun a job since its last report
-        claims.setdefault(fact.claim.job_id, fact.claim.ack_subject)
-    if not claims or (fact.code == 0 and (worker.stopping_because or fact.held is None)):
-        return []
-    is_blameless = _ended_late(worker) or worker.ending_because == "stuck"
-    ended = how_it_ended(fact.code, fact.out_of_memory)
-    if _ended_late(worker):
-        ended = "did not end in time"
-    elif worker.ending_because == "lost":
-        ended = "gave no sign of life and was ended"
-    elif worker.ending_because == "memory-limit":
-        ended = f"was killed (memory-limit): it {worker.ending_detail}"
-    return [
-        GiveBack(
-            worker=worker.name,
-            ack_subjects=tuple(claims.values()),
-            job_ids=tuple(claims),
-            ran=() if is_blameless else _ran(worker, fact),
-            ended=f"worker {worker.name} on {fleet.host} {ended}",
-        )
-    ]
-
-
-def _ran(worker: Worker, fact: facts.Exited) -> tuple[str, ...]:
-    """The jobs that ran when the process ended.
-
-    Where only reports are known, the one begun last: the job's events decide whether it had ended.
-    """
-    if fact.begun:
-        return fact.begun
-    last = fact.claim.job_id if fact.claim else worker.job_id or ""
-    has_ended = fact.held is not None and last not in {claim.job_id for claim in fact.held}
-    # one with several slots marks what runs: the one begun last had ended when none was marked
-    return () if has_ended or not last or worker.slots > 1 else (last,)
 
 
 def _condemned(fleet: Fleet, worker: Worker, fact: facts.Condemned, now: float) -> Step:
@@ -320,9 +285,38 @@ def _condemned(fleet: Fleet, worker: Worker, fact: facts.Condemned, now: float) 
     return fleet, [Kill(worker=worker.name, pid=worker.pid)]
 
 
-def _ended_late(worker: Worker) -> bool:
-    """By this executor, after its drain deadline: its job is not to blame."""
-    return worker.killed and worker.ending_because in {"scaled-down", "shutdown", "reloaded"}
+def _drain_requested(fleet: Fleet, worker: Worker, now: float) -> Step:
+    """It is replaced as soon as another may start; one that is ending goes on as it is."""
+    if not worker.active:
+        return fleet, []
+    fleet = fleet.having(ended(fleet, worker, "drained", now)).owing(worker.pool, +1)
+    if worker.pid is None:  # it is asked once it is forked
+        return fleet, []
+    return fleet, [Terminate(worker=worker.name, pid=worker.pid)]
+
+
+def _limit_reached(fleet: Fleet, worker: Worker, fact: facts.LimitReached, now: float) -> Step:
+    """It drains; another one starts at once in its place."""
+    if not worker.active or worker.pid is None:
+        return fleet, []
+    note = Note(text=f"worker {worker.name} of pool {worker.pool} is replaced: it {fact.detail}")
+    ending = ended(fleet, worker, "limit", now)
+    fleet = fleet.having(replace(ending, ending_detail=fact.detail)).owing(worker.pool, +1)
+    return fleet, [note, Terminate(worker=worker.name, pid=worker.pid)]
+
+
+def ended(fleet: Fleet, worker: Worker, because: str, now: float) -> Worker:
+    """The worker as one that is asked to end, and has its time for that.
+
+    Args:
+        because: as in ``Worker.ending_because``.
+    """
+    own = worker.drain_seconds
+    return replace(
+        move(worker, Phase.DRAINING, now) if worker.active else worker,
+        ending_because=because,
+        drain_deadline=now + (fleet.limits.drain_seconds if own is None else own),
+    )
 
 
 def _is_failure(worker: Worker, fact: facts.Exited, now: float) -> bool:
@@ -381,7 +375,7 @@ def _stopped(fleet: Fleet, worker: Worker, fact: facts.Exited, now: float) -> An
         pid=worker.pid or 0,
         cause=stop_cause(worker, code),
         exit_code=code,
-        job_id=next(iter(_ran(worker, fact)), None) if code != 0 else None,
+        job_id=next(iter(ran(worker, fact)), None) if code != 0 else None,
         lived_seconds=now - worker.requested_at,
         jobs_done=worker.jobs_done,
     )

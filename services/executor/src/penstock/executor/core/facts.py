@@ -74,12 +74,28 @@ class Exited(_Fact, frozen=True, kw_only=True):
 
 
 class Adopted(_Fact, frozen=True, kw_only=True):
-    """A living worker that an earlier executor here left behind; the age is its process's."""
+    """A living worker that an earlier executor here left behind; the age is its process's.
+
+    Attributes:
+        drain_seconds: of a process of another system; None of others.
+    """
 
     worker: str
     pool: str
     pid: int
     age_seconds: float
+    drain_seconds: float | None = None
+
+
+class LimitReached(_Fact, frozen=True, kw_only=True):
+    """A process of another system is older or larger than its pool allows: it is replaced.
+
+    Attributes:
+        detail: what it did, for people: "used 3 GiB, …".
+    """
+
+    worker: str
+    detail: str = ""
 
 
 class Condemned(_Fact, frozen=True, kw_only=True):
@@ -93,6 +109,12 @@ class Condemned(_Fact, frozen=True, kw_only=True):
     worker: str
     because: Literal["stuck", "memory-limit"] = "stuck"
     detail: str = ""
+
+
+class DrainRequested(_Fact, frozen=True, kw_only=True):
+    """An operator asked for a worker to end after its jobs."""
+
+    worker: str
 
 
 class Computing(_Fact, frozen=True, kw_only=True):
@@ -147,6 +169,8 @@ Fact = (
     | Reported
     | Exited
     | Condemned
+    | DrainRequested
+    | LimitReached
     | Computing
     | Adopted
     | BusChecked

@@ -21,6 +21,18 @@ FRESH_SECONDS = 5.0
 """A worker silent for longer is not counted as ready."""
 
 
+class ForeignLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for the processes of one pool of another system.
+
+    Attributes:
+        drain_seconds: from being asked to end to being made to.
+        ready_seconds: one that is not ready after this is replaced.
+    """
+
+    drain_seconds: float
+    ready_seconds: float
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What this host's settings allow.
 
@@ -33,6 +45,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         drain_seconds: from being asked to end to being killed.
         silent_seconds: a ready worker that reports nothing for so long is replaced.
         start_seconds: one that is not ready after this is replaced.
+        foreign: by pool, of those whose workers are processes of another system.
     """
 
     pools: frozenset[str]
@@ -43,6 +56,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: float = 30.0
     silent_seconds: float = 30.0
     start_seconds: float = 60.0
+    foreign: dict[str, ForeignLimits] = {}
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,8 +118,23 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, min(planned - (active - outdated), planned + beside - active))
 
     def job_workers(self, *workers: Worker) -> list[Worker]:
-        """Those of ``workers``, by default of all, that take jobs: Spark's own do not."""
-        return [w for w in workers or self.workers.values() if w.pool not in self.limits.costly]
+        """Those of ``workers``, by default of all, that take jobs.
+
+        Spark's own and those of other systems do not, and would not survive signals about them.
+        """
+        return [
+            worker
+            for worker in workers or self.workers.values()
+            if worker.pool not in self.limits.costly and not worker.is_foreign
+        ]
+
+    def replaceable(self) -> list[Worker]:
+        """The workers that a reload may replace: all but Spark's own, which run no job code."""
+        return [
+            worker
+            for worker in self.workers.values()
+            if worker.is_foreign or worker.pool not in self.limits.costly
+        ]
 
     def starting(self, now: float) -> list[Worker]:
         """The workers that take up a start slot."""
@@ -162,7 +191,8 @@ def _sets(fleet: Fleet, pool: str, now: float) -> PoolWorkers:
         crash_loop=bool(trouble and trouble.is_loop),
         outdated=sum(w.outdated for w in workers),
         names=tuple(sorted(worker.name for worker in workers if worker.pid is not None)),
-        builds=tuple(sorted({w.build for w in workers if w.build and _could_take_a_job(w, now)})),
+        # also of a worker whose report is late: jobs that only it knows are not to wait longer
+        builds=tuple(sorted({w.build for w in workers if w.build and w.ready and not w.paused})),
     )
 
 

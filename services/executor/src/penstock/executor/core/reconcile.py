@@ -19,11 +19,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.executor.core.backoff import SETTLED_SECONDS
-from penstock.executor.core.evolve import Step, evolve
+from penstock.executor.core.evolve import Step, ended, evolve
 from penstock.executor.core.facts import Fact
 from penstock.executor.core.fleet import Fleet
 from penstock.executor.core.instruction import Instruction, Kill, Pause, Start, Terminate
-from penstock.executor.core.worker import Phase, Worker, move
+from penstock.executor.core.worker import Phase, Worker
 
 
 def handle(fleet: Fleet, fact: Fact, now: float) -> Step:
@@ -71,6 +71,10 @@ def _give_up(fleet: Fleet, now: float) -> Step:
 def _is_lost(fleet: Fleet, worker: Worker, now: float) -> bool:
     if not worker.active or fleet.bus_up_since is None:
         return False
+    foreign = fleet.limits.foreign.get(worker.pool)
+    if foreign and worker.phase is Phase.STARTING:
+        # its executor reports it from the start: that says nothing about its being ready
+        return now - max(worker.requested_at, fleet.bus_up_since) > foreign.ready_seconds
     is_new = worker.reported_at is None
     patience = fleet.limits.start_seconds if is_new else fleet.limits.silent_seconds
     since = worker.requested_at if worker.reported_at is None else worker.reported_at
@@ -147,14 +151,7 @@ def _used_beyond_one(worker: Worker) -> int:
 
 
 def _end(fleet: Fleet, workers: list[Worker], because: str, now: float) -> Step:
-    ending = [
-        replace(
-            move(worker, Phase.DRAINING, now) if worker.active else worker,
-            ending_because=because,
-            drain_deadline=now + fleet.limits.drain_seconds,
-        )
-        for worker in workers
-    ]
+    ending = [ended(fleet, worker, because, now) for worker in workers]
     requests = [Terminate(worker=w.name, pid=w.pid) for w in ending if w.pid is not None]
     return fleet.having(*ending), list(requests)
 
@@ -239,6 +236,7 @@ def _start(fleet: Fleet, pools: list[str], together: int, now: float) -> Step:
     for pool in pools:
         replaces = fleet.owed.get(pool, 0) > 0
         is_reload = not replaces and bool(fleet.outdated(pool))
+        foreign = fleet.limits.foreign.get(pool)
         worker = Worker(
             name=f"{fleet.instance}-{fleet.numbered + 1}",
             pool=pool,
@@ -246,6 +244,7 @@ def _start(fleet: Fleet, pools: list[str], together: int, now: float) -> Step:
             requested_at=now,
             commanded_at=now if replaces or is_reload or not fleet.plan else fleet.plan.at,
             together=together,
+            drain_seconds=foreign.drain_seconds if foreign else None,
         )
         fleet = replace(fleet.having(worker), numbered=fleet.numbered + 1)
         fleet = fleet.owing(pool, -1) if replaces else fleet

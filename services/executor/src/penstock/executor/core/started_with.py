@@ -7,7 +7,7 @@ workers that a start now would give other settings, and no others.
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from penstock.config.topology import pools, with_lanes
 _SECTIONS: Final = ("dispatch", "encryption", "logs", "pipeline", "spark")
 """Sections that a worker, or the client of its jobs, reads."""
 _OF_POOL: Final = ("kind", "queues", "slots")
+_OF_FOREIGN: Final = ("command", "drain", "environment", "slots", "source", "source_queues")
 _OF_PROFILE: Final = (
     "tries",
     "timeout_seconds",
@@ -43,6 +44,9 @@ def digests(settings: Settings) -> dict[str, str]:
 
 
 def _digest(settings: Settings, pool: Pool, configured: dict[str, Pool]) -> str:
+    if pool.is_foreign:
+        values: list[Any] = [getattr(pool, name) for name in _OF_FOREIGN]
+        return _hashed([*values, pool.profile.nice])
     values = [
         [getattr(pool, name) for name in _OF_POOL],
         [getattr(pool.profile, name) for name in _OF_PROFILE],
@@ -52,6 +56,10 @@ def _digest(settings: Settings, pool: Pool, configured: dict[str, Pool]) -> str:
         sorted(with_lanes(settings)),
         _discovered(settings, configured) if pool.name == settings.default_pool else None,
     ]
+    return _hashed(values)
+
+
+def _hashed(values: list[Any]) -> str:
     text = msgspec.json.encode(msgspec.to_builtins(values), order="sorted")
     return blake2b(text, digest_size=10).hexdigest()
 

@@ -66,9 +66,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         pause_requested_at: when it was last asked to pause.
         outdated: it has an older version of the job code, or older settings, and is replaced.
         ending_because: why the executor asked it to end: ``scaled-down``, ``shutdown``,
-            ``reloaded``, ``lost``, ``stuck`` or ``memory-limit``; empty when it did not.
+            ``reloaded``, ``drained``, ``lost``, ``stuck``, ``memory-limit`` or ``limit``; empty
+            when it did not.
         ending_detail: more about that, for people.
         drain_deadline: when it is killed if it still runs; None when it was not asked to end.
+        drain_seconds: of a process of another system, how long it may take to end; None of others.
         history: its last moves: when, to what, why.
     """
 
@@ -95,6 +97,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     ending_because: str = ""
     ending_detail: str = ""
     drain_deadline: float | None = None
+    drain_seconds: float | None = None
     killed: bool = False
     history: tuple[tuple[float, str, str], ...] = ()
 
@@ -106,6 +109,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ready(self) -> bool:
         return self.phase in READY
+
+    @property
+    def is_foreign(self) -> bool:
+        """A consumer of another system: it takes no jobs, and knows none of our signals."""
+        return self.drain_seconds is not None
 
     @property
     def job_id(self) -> str | None:

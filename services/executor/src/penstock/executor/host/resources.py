@@ -102,7 +102,7 @@ class UseMeter:
         for pid in pids:
             if pid not in sizes or now - sizes[pid][0] > _MEMORY_SECONDS:
                 started = min(_bytes_below(pid), beside[pid]) if pid in beside else 0
-                sizes[pid] = (now, _proportional_bytes(pid) + started)
+                sizes[pid] = (now, proportional_bytes(pid) + started)
         self._own_bytes = sizes
         return sum(size for _, size in sizes.values())
 
@@ -128,10 +128,11 @@ def _memory_used(allowed: cgroup.Allowance) -> int:
 
 def _bytes_below(pid: int) -> int:
     """Of all that a process started, and those that they did."""
-    return sum(_proportional_bytes(child) + _bytes_below(child) for child in below(pid))
+    return sum(proportional_bytes(child) + _bytes_below(child) for child in below(pid))
 
 
-def _proportional_bytes(pid: int) -> int:
+def proportional_bytes(pid: int) -> int:
+    """Memory of a process, pages that it shares divided by their users; 0 when it has ended."""
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
             if line.startswith("Pss:"):

@@ -48,7 +48,7 @@ class MemoryLimits:
         self._limits = {
             name: pool.profile.limit_job_memory_bytes
             for name, pool in pools(settings).items()
-            if pool.profile.limit_job_memory_bytes and pool.kind != "spark"
+            if pool.profile.limit_job_memory_bytes and pool.kind != "spark" and not pool.is_foreign
         }
         self._patience_seconds = settings.jobs.cancel_grace_seconds + _MARGIN_SECONDS
 

@@ -83,7 +83,7 @@ class PoolMeter:
         if looks is None:
             return
         self.workers.refresh(now)
-        at = min(look.at for look in looks)
+        at = min((look.at for look in looks), default=now)
         if self._at is not None:
             self._observe_rates(self._at, at)
         self._at = at
@@ -265,6 +265,7 @@ class PoolMeter:
         return spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS
 
     def _looks(self) -> tuple[Look, ...] | None:
+        """None until all queues were looked at; a pool whose work is elsewhere has none."""
         looks = tuple(queue.look for queue in self.queues if queue.look is not None)
         return looks if len(looks) == len(self.queues) else None
 
@@ -274,7 +275,7 @@ class PoolMeter:
         measured = [age for age in ages if age is not None]
         if len(measured) < len(ages):
             return None
-        return max(*measured, self._lapsed.oldest_seconds(now))
+        return max((*measured, self._lapsed.oldest_seconds(now)))
 
     def _ages(self, now: float, wall_now: float) -> tuple[float, ...]:
         """Along the line of all queues together, jobs that no worker holds any more included."""
@@ -286,8 +287,8 @@ class PoolMeter:
         return evenly_chosen(job for queue in self.queues for job in queue.jobs(wall_now))
 
     def _queue_age_seconds(self, looks: Sequence[Look], now: float) -> float:
-        heads = max(queue.head_age_seconds(now) for queue in self.queues)
-        return max(now - min(look.at for look in looks), heads)
+        heads = max((queue.head_age_seconds(now) for queue in self.queues), default=0.0)
+        return max(now - min((look.at for look in looks), default=now), heads)
 
 
 def _newest_at(quantiles: Quantiles | None, at: float) -> float | None:

@@ -112,6 +112,11 @@ class Queue:
         return arrived(self.before, self.look) if self.before and self.look else None
 
     @property
+    def counts_claims(self) -> bool:
+        """The claimed jobs are known: of our own queues always."""
+        return True
+
+    @property
     def is_idle(self) -> bool:
         """Nothing waits, nothing runs, nothing came."""
         look = self.look

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import pairwise
 from math import isfinite
 
@@ -128,6 +129,14 @@ class Distribution:
         """Old, and there are enough without it."""
         old = part.start + self._part_seconds <= now - self._window_seconds
         return old and self._count - part.sketch.n >= self._keeps
+
+
+def serialized(samples: Iterable[float]) -> bytes:
+    """A sketch of durations as reports carry it; empty for no sample."""
+    sketch = kll_doubles_sketch(_K)
+    for seconds in samples:
+        sketch.update(seconds)
+    return b"" if sketch.is_empty() else bytes(sketch.serialize())
 
 
 def _check_sums(count: int, highest: float, total: float, squares: float) -> None:

@@ -7,10 +7,10 @@ tasks are counted by the workerful: with 4 slots a worker, 40 waiting tasks are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from math import ceil, inf
 
 import msgspec
-from datasketches import kll_doubles_sketch
 
 from penstock.config import Pool
 from penstock.events.snapshot import PoolSnapshot
@@ -18,8 +18,8 @@ from penstock.events.worker import QueueReport
 from penstock.metrics.core.ahead import Ahead
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Head, Look, Queue
+from penstock.metrics.core.sketches import serialized
 
-_SKETCH_K = 200
 _MOST_SAMPLES = 1000
 
 
@@ -188,9 +188,4 @@ def _step(before: AppTasks | None, after: AppTasks) -> AppTasks:
 
 
 def _sketch(seconds: float, count: int) -> bytes:
-    if not count:
-        return b""
-    sketch = kll_doubles_sketch(_SKETCH_K)
-    for _ in range(min(count, _MOST_SAMPLES)):
-        sketch.update(seconds)
-    return bytes(sketch.serialize())
+    return serialized(repeat(seconds, min(count, _MOST_SAMPLES)))

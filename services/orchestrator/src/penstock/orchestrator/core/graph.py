@@ -27,7 +27,9 @@ from penstock.jobs.batches.outcome import Outcome
 from penstock.jobs.batches.slots import Slot
 from penstock.jobs.derived_ids import step_id
 from penstock.jobs.workflows import graph_record, graph_waits
-from penstock.jobs.workflows.declared.progress import STOPPED, End, Outcomes, Progress, Unreadable
+from penstock.jobs.workflows.declared.outcomes import Outcomes, Unreadable, read
+from penstock.jobs.workflows.declared.progress import STOPPED, End, Progress
+from penstock.jobs.workflows.declared.step_graph import positions_of
 from penstock.jobs.workflows.declared.step_state import StepState
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.orchestrator.core.instructions import (
@@ -78,6 +80,7 @@ class Graph:
         self._values: dict[int, Any] = {}
         self._plan = graph_record.plan_of(record)
         self._progress: Progress | None = None
+        self._outcomes: Outcomes | None = None
         self._see_waits()
 
     @staticmethod
@@ -119,29 +122,36 @@ class Graph:
         """An event of the graph itself. Raises IllegalTransition."""
         if sequence <= self.position:
             return
-        self.position = sequence
+        self.position, earlier = sequence, self.record
         try:
             if isinstance(event, GraphEvent):
                 self.record = graph_record.evolve(self.record, event, sequence)
         finally:  # an event that is skipped moves the sequence, too
             self.record = msgspec.structs.replace(self.record, sequence=sequence)
-            self._see_waits()
+            if _judged_by(self.record) != _judged_by(earlier):
+                self._see_waits()
         if isinstance(event, GraphReopened):
             self._to_requeue = {index for index, slot in self._slots.items() if slot in _BAD}
             self._refused, self._dispatched = {}, set()
+            self._judge_anew()
 
     def _see_waits(self) -> None:
-        self._waits, self._progress = graph_waits.slots(self.record), None
+        self._waits = graph_waits.slots(self.record)
         values = graph_waits.values(self.record)
         self._values = {index: _decoded(value) for index, value in values.items()}
+        self._judge_anew()
+
+    def _judge_anew(self) -> None:
+        self._progress = self._outcomes = None
 
     def see_job(self, index: int, event: str, sequence: int) -> None:
         """An event of the job of step ``index``, by name."""
         if sequence > self.position and event in SLOTS and self._is_job(index):
-            self.position, self._progress = sequence, None
+            self.position = sequence
             if may_follow(self._slots.get(index, Slot.UNKNOWN), event):
                 self._slots[index] = SLOTS[event]
                 self._to_requeue.discard(index)
+                self._judge_anew()
 
     def dispatched(self, index: int) -> None:
         """The job of this step was dispatched, its event is on its way."""
@@ -157,6 +167,17 @@ class Graph:
         """The result of a completed step was read: plain data, or ``Unreadable``."""
         self._results[index] = result
         self._progress = None
+        if self._outcomes is not None:
+            self._outcomes.add(index, result)
+
+    def forget_arguments(self) -> None:
+        """Steps were started: what was read for their arguments alone is not kept."""
+        kept = self._plan.graph.looked_into
+        dropped = [index for index in self._results if not kept >> index & 1]
+        for index in dropped:
+            del self._results[index]
+        if dropped:
+            self._judge_anew()
 
     # --- instructions out -------------------------------------------------------------------------
     def decide(self, now: datetime) -> Instruction | None:
@@ -219,17 +240,15 @@ class Graph:
                 {**self._results, **self._values},
                 self._dispatched,
                 self._refused,
-                is_cancelled=self.record.state in (GraphState.STOPPING, GraphState.CANCELLED),
+                is_cancelled=_is_cancelled(self.record),
             )
+            self._outcomes = self._progress.outcomes
         return self._progress
 
-    @property
-    def _known_results(self) -> dict[int, Any]:
-        return {**self._results, **self._values, **self.progress().values}
-
-    def needed(self, index: int, path: Path) -> set[int]:
-        """The steps whose results a parameter of a step may come from."""
-        return self._plan.needed(path, index, self.progress().states)
+    def unread(self, index: int) -> tuple[int, ...]:
+        """The steps whose results a step's parameters may come from, and that were not read."""
+        paths = self.record.steps[index].reads.values()
+        return tuple(positions_of(self._settled.unread(index, paths)))
 
     def value(self, index: int, path: Path) -> Any:
         """The value of a parameter, once the results that are needed were read; or ``UNSET``.
@@ -237,11 +256,12 @@ class Graph:
         Raises:
             ConditionError: one of these results is not readable.
         """
-        return self._plan.value(path, index, Outcomes(self.progress().states, self._known_results))
+        return self._settled.value(index, path)
 
-    def unread(self, indices: Iterable[int]) -> list[int]:
-        """Those of these steps whose results were not read yet."""
-        return [index for index in indices if index not in self._known_results]
+    @property
+    def _settled(self) -> Outcomes:
+        """What completed steps left behind; it is the same after others were dispatched."""
+        return self._outcomes or self.progress().outcomes
 
     def lacks_result(self, index: int) -> bool:
         """Whether a step has ended without a result: it was skipped, or has failed."""
@@ -316,8 +336,17 @@ class Graph:
         return {**about, "source": self._source, "at": now}
 
 
+def _judged_by(record: GraphRecord) -> tuple[Any, ...]:
+    """What decides how far a graph is, besides its jobs."""
+    return _is_cancelled(record), record.waits, record.elapsed, record.signals
+
+
+def _is_cancelled(record: GraphRecord) -> bool:
+    return record.state in (GraphState.STOPPING, GraphState.CANCELLED)
+
+
 def _decoded(value: bytes) -> Any:
-    try:
-        return msgspec.msgpack.decode(value)
-    except (ValueError, RecursionError) as error:
-        return Unreadable(f"the value of a signal cannot be read: {error}")
+    decoded = read(value)
+    if isinstance(decoded, Unreadable):
+        return Unreadable(f"the value of a signal cannot be read: {decoded.reason}")
+    return decoded

@@ -8,6 +8,9 @@ BEGIN, TARGET = 0.9, 0.75
 """History is shortened when it takes this share of its limit, down to that one."""
 _HARDLY = 0.05
 """Where what lives is more than the target, a pass begins when the log holds so much besides."""
+KEPT_AGE = 0.98
+"""What has reached the greatest age leaves the log with all that is older than this share of it: a
+pass for each moment's events would cost more than it frees."""
 _LEAST_PAUSE_SECONDS, _PAUSE_TIMES = 10.0, 10.0
 """Between passes over a log that accepts no jobs: so long at least, so many times the last pass."""
 
@@ -38,15 +41,21 @@ class Pace(msgspec.Struct):
         Args:
             held: bytes in the log. age_seconds: of its first message. now: of a monotonic clock.
         """
-        is_refusing = bool(self.accepted) and held > self.accepted
-        return (
-            held > self.begin_at
-            or age_seconds > self.max_age_seconds
-            or (is_refusing and now >= self.again_at)
-        )
+        return age_seconds > self.max_age_seconds or self.needs_space(held, now)
 
-    def is_enough(self, held: int, age_seconds: float) -> bool:
-        return held <= self.limit * TARGET and age_seconds <= self.max_age_seconds
+    def needs_space(self, held: int, now: float) -> bool:
+        """Whether a pass is to begin that frees space, however young what leaves is."""
+        is_refusing = bool(self.accepted) and held > self.accepted
+        return held > self.begin_at or (is_refusing and now >= self.again_at)
+
+    def has_space(self, held: int) -> bool:
+        """Whether a pass that frees space has freed enough."""
+        return held <= self.limit * TARGET
+
+    @property
+    def kept_seconds(self) -> float:
+        """What is younger stays, unless space is needed."""
+        return self.max_age_seconds * KEPT_AGE
 
     def passed(self, living: int, began: float, now: float) -> None:
         """A pass over the whole log has ended, or one that reached the target.

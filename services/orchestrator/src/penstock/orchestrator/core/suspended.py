@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from sys import intern
 from typing import Any, TypeVar
 
@@ -17,14 +18,21 @@ from penstock.events.workflow_memo import (
     StepKind,
     WaitGroup,
 )
+from penstock.jobs.lifecycle import JobRecord
+from penstock.jobs.workflows.coded import memo
 
 K = TypeVar("K")
 V = TypeVar("V")
 _MOST_DOUBLINGS = 12
+_EARLY_SECONDS = 1.0
+"""So much may the clock by which a timer was stored differ from that of the log."""
 _NOTHING: dict[Any, Any] = {}
 _NO_NUMBERS: set[int] = set()
 """Both are shared, and never filled."""
-_WAITS: dict[tuple[WaitGroup, ...], tuple[WaitGroup, ...]] = {}
+_MOST_SHARED_WAITS = 1_000
+_STEP_BYTES, _UNSEEN_BYTES, _ENDED_BYTES, _GROUP_BYTES, _NUMBER_BYTES = 250, 150, 100, 150, 36
+"""What is remembered of a step, a group and a number takes about as much, with short names."""
+_SHORT = 100
 
 
 class SuspendedWorkflow:
@@ -42,14 +50,19 @@ class SuspendedWorkflow:
         jobs: number of each open step that is a job or batch, by key.
         signals: number and name of each open wait for a signal, by key.
         ended: number of each open step that has ended, and whether it completed.
-        unseen: numbers of jobs of which no event was seen: a crash may have left them out.
+        unseen: number and digest of each job of which no event was seen: a crash may have left it
+            out, and its id may be another's.
+        due_at: POSIX seconds, at which its timer fires; infinity where it has none.
         check_at: POSIX seconds; what is known of it is then compared with the log.
         is_woken: its queue message was stored.
         gives_up: a part gave up steps; these are to be cancelled after the next advance.
         is_over: it was cancelled: its steps are to be, too.
         is_cancelling: its code is to be given ``Cancelled``.
         cancel_by: POSIX seconds; it is cancelled then, whether or not it has cleaned up.
-        is_unread: an earlier process followed it; what it waits for was not read since.
+        ends_by: POSIX seconds; it takes longer than the whole of it may then.
+        is_unread: an earlier process followed it, or what it waits for was forgotten; that was not
+            read since.
+        unread_bytes: what is unread takes about as much memory; 0 where that is not known.
         is_paused: it does not go on, and no step is dispatched, until it is resumed.
     """
 
@@ -57,12 +70,16 @@ class SuspendedWorkflow:
     __slots__ = (
         "_cancelled_from",
         "_failed",
+        "_long_text",
+        "_meanwhile",
         "_next",
         "_other_kinds",
         "cancel_by",
         "check_at",
         "checks",
+        "due_at",
         "ended",
+        "ends_by",
         "fixes",
         "gives_up",
         "inline_steps",
@@ -77,6 +94,7 @@ class SuspendedWorkflow:
         "queue",
         "sequence",
         "signals",
+        "unread_bytes",
         "unseen",
         "version",
         "wait",
@@ -94,18 +112,21 @@ class SuspendedWorkflow:
         self._other_kinds: dict[int, StepKind] = _NOTHING
         self.signals: dict[str, tuple[int, str]] = _NOTHING
         self.ended: dict[int, bool] = _NOTHING
-        self.unseen: set[int] = _NO_NUMBERS
-        self.checks = 0
+        self._meanwhile: dict[int, bool] | None = None
+        self.unseen: dict[int, str] = _NOTHING
+        self.checks = self.unread_bytes = self._long_text = 0
         self.is_woken = self.is_over = self.gives_up = self.is_paused = False
         self.is_cancelling = self.is_unread = False
-        self.cancel_by = math.inf
+        self.cancel_by = self.due_at = self.ends_by = math.inf
         self._cancelled_from = math.inf
 
     def advance(self, event: WorkflowAdvanced, sequence: int, check_at: float) -> bool:
         """The next advance.
 
         Returns:
-            Whether it is known by that: nothing lies in between, and nothing is to be cancelled.
+            Whether it is known by that: nothing lies in between, nothing is to be cancelled, and
+            it took note of something, where it was woken for an end. One that was woken for
+            nothing runs into nothing new: where it has stored parts, it was not.
         """
         is_next = event.number == self.number + 1 and event.parts == self.parts
         is_next = is_next and not self.is_unread
@@ -115,12 +136,33 @@ class SuspendedWorkflow:
         self.check_at, self.checks, self.is_woken = check_at, 0, False
         self.inline_steps, self.queue = event.inline_steps, intern(event.queue)
         self.version, self.fixes = event.version, event.fixes
+        self.due_at = event.due_at.timestamp() if event.due_at else math.inf
+        if event.ends_by is not None and self.cancel_by == math.inf:
+            self.ends_by = event.ends_by.timestamp()
         self._note(event)
         given_up = set(event.cancelled)
         for key in [key for key, n in self.jobs.items() if n in given_up]:
             self._forget(key)
         self._look_anew()
-        return is_next and not gives_up
+        is_for_nothing = bool(self.ended) and not event.consumed and not event.parts
+        return is_next and not gives_up and not is_for_nothing
+
+    def may_run(self, at: float) -> bool:
+        """Whether it can have been started at this time, POSIX seconds, by what was seen of it."""
+        return not self.is_unread and (self.is_woken or at >= self.due_at - _EARLY_SECONDS)
+
+    def read(self, record: JobRecord) -> None:
+        """Takes over how it is suspended by all of its events."""
+        recorded = record.workflow or memo.EMPTY
+        if record.changed_by != self.sequence:
+            self.is_woken, self.checks = False, 0
+        self.sequence, self.number = record.changed_by, recorded.advances
+        self.inline_steps, self.queue = recorded.inline_steps, intern(record.queue)
+        self.version, self.fixes = recorded.version, recorded.fixes
+        self.parts = sum(entry.is_part for entry in recorded.entries)
+        self.due_at = record.wakes_at.timestamp() if record.wakes_at else math.inf
+        self.is_paused, self.gives_up = record.is_paused, False
+        self.is_over, self.is_cancelling = False, bool(recorded.cancelling)
 
     def see_part(self, event: StepsScheduled) -> None:
         """A part of what it waits for, while it runs."""
@@ -138,6 +180,7 @@ class SuspendedWorkflow:
 
     def _add(self, steps: Iterable[ScheduledStep]) -> None:
         for step in steps:
+            self._long_text += max(0, len(step.key) + len(step.digest) - _SHORT)
             if step.is_job or step.kind == "batch":
                 self.jobs = _with(self.jobs, intern(step.key), step.n)
                 if step.kind != "job":
@@ -145,15 +188,50 @@ class SuspendedWorkflow:
             elif step.kind == "signal":
                 self.signals = _with(self.signals, intern(step.key), (step.n, intern(step.digest)))
             if step.is_job:
-                self.unseen = _including(self.unseen, step.n)
+                self.unseen = _with(self.unseen, step.n, step.digest)
 
     def _forget(self, key: str) -> None:
         n = self.jobs.pop(key, None)
         if n is not None:
             self.ended.pop(n, None)
-            self.unseen.discard(n)
+            self.unseen.pop(n, None)
             self._other_kinds.pop(n, None)
         self.signals.pop(key, None)
+
+    @property
+    def size(self) -> int:
+        """What is remembered of what it waits for, in bytes, roughly."""
+        return (
+            _STEP_BYTES * (len(self.jobs) + len(self.signals))
+            + _UNSEEN_BYTES * len(self.unseen)
+            + _ENDED_BYTES * len(self.ended)
+            + _GROUP_BYTES * len(self.wait)
+            + _NUMBER_BYTES * sum(len(group.steps) for group in self.wait)
+            + self._long_text
+            + len(self.queue)
+        )
+
+    def forget_wait(self, size: int, not_before: float) -> None:
+        """Forgets what it waits for, which is read from the log when it is needed.
+
+        Args:
+            size: of what is forgotten, in bytes.
+            not_before: POSIX seconds, before which it is not read for the lapse of time alone.
+        """
+        self.wait, self.queue = (), ""
+        self.jobs = self.signals = self._other_kinds = self.unseen = self.ended = _NOTHING
+        self._next, self._failed, self._long_text = _NOTHING, _NO_NUMBERS, 0
+        self.is_unread, self.unread_bytes = True, size
+        self.check_at = max(self.check_at, not_before)
+
+    def awaits(self, signal: str) -> bool:
+        """Whether one of its open steps waits for a signal of this name."""
+        return any(name == signal for _, name in self.signals.values())
+
+    @property
+    def awaits_batches(self) -> bool:
+        """Whether one of its open steps is a batch."""
+        return "batch" in self._other_kinds.values()
 
     @property
     def kinds(self) -> dict[int, StepKind]:
@@ -200,7 +278,7 @@ class SuspendedWorkflow:
     @property
     def look_at(self) -> float:
         """POSIX seconds, at which something is to be done for its times alone."""
-        return min(self.check_at, self.cancel_by)
+        return min(self.check_at, self.cancel_by, self.ends_by)
 
     @property
     def needed_from(self) -> int:
@@ -215,16 +293,24 @@ class SuspendedWorkflow:
     def see_end(self, n: int, *, completed: bool) -> None:
         """The job of a step ended."""
         self.ended = _with(self.ended, n, completed)
+        if self._meanwhile is not None:
+            self._meanwhile[n] = completed
         if not completed:
             self._failed = _including(self._failed, n)
         elif n in self._failed:
             self._failed = self._failed - {n} or _NO_NUMBERS
-        self.unseen.discard(n)
+        self.unseen.pop(n, None)
 
     def see_requeue(self, n: int) -> None:
         """The job of a step lives again."""
         self.ended.pop(n, None)
+        if self._meanwhile is not None:
+            self._meanwhile.pop(n, None)
         self._look_anew()
+
+    def begin_comparing(self) -> None:
+        """What is open is read from now on: ends that come before `see_all` count, too."""
+        self._meanwhile = {}
 
     def see_all(
         self,
@@ -234,15 +320,19 @@ class SuspendedWorkflow:
     ) -> None:
         """What it waits for, what is open, and how that stands in the log."""
         self.wait, self.is_unread = _shared(wait), False
+        self.unread_bytes = self._long_text = 0
         self.jobs = self.signals = self._other_kinds = _NOTHING
-        self.ended, self.unseen = dict(ended) or _NOTHING, _NO_NUMBERS
+        self.ended, self.unseen = {**ended, **(self._meanwhile or {})} or _NOTHING, _NOTHING
+        self._meanwhile = None
         self._add(steps)
-        self.observed(ended)
+        self.observed(self.ended)
         self._look_anew()
 
     def observed(self, numbers: Iterable[int]) -> None:
         """Events of these jobs were seen."""
-        self.unseen = self.unseen.difference(numbers) or _NO_NUMBERS
+        for n in numbers:
+            self.unseen.pop(n, None)
+        self.unseen = self.unseen or _NOTHING
 
     def paused(self, sequence: int) -> None:
         """It was paused: messages made before are void."""
@@ -254,7 +344,8 @@ class SuspendedWorkflow:
         self.check_at, self.checks = 0.0, 0
 
     def cancelling(self, sequence: int, until: float) -> None:
-        """A client cancels it: its code goes on at once, whatever it waits for."""
+        """It is being cancelled: its code goes on at once, whatever it waits for."""
+        self.ends_by = math.inf
         self.sequence, self.is_paused, self.is_woken = sequence, False, False
         self.is_cancelling, self.cancel_by, self._cancelled_from = True, until, sequence
 
@@ -283,4 +374,9 @@ def _including(numbers: set[int], n: int) -> set[int]:
 def _shared(wait: tuple[WaitGroup, ...]) -> tuple[WaitGroup, ...]:
     """The same for all that wait for one step of that number, as most do."""
     is_usual = len(wait) == 1 and len(wait[0].steps) == 1
-    return _WAITS.setdefault(wait, wait) if is_usual else wait
+    return _first_equal(wait) if is_usual else wait
+
+
+@lru_cache(_MOST_SHARED_WAITS)
+def _first_equal(wait: tuple[WaitGroup, ...]) -> tuple[WaitGroup, ...]:
+    return wait

@@ -312,19 +312,16 @@ class Hooks:
     async def run(self, running: Service) -> None:
         """Until the service ends; at once where there are no hooks."""
         while self._runners and not running.stopping.is_set():
-            term = await self._lease.campaign()
-            keeping = asyncio.ensure_future(self._lease.keep(term))
-            following = [
-                asyncio.ensure_future(self._follow(runner, term)) for runner in self._runners
-            ]
-            try:
-                await term.ended.wait()
-            finally:
-                for task in (keeping, *following):
-                    task.cancel()
-                await asyncio.gather(keeping, *following, return_exceptions=True)
-                with suppress(BusError):
-                    await self._lease.release(term)
+            async with self._lease.holding() as term:
+                following = [
+                    asyncio.ensure_future(self._follow(runner, term)) for runner in self._runners
+                ]
+                try:
+                    await term.ended.wait()
+                finally:
+                    for task in following:
+                        task.cancel()
+                    await asyncio.gather(*following, return_exceptions=True)
 
     async def _follow(self, runner: HookRunner, term: Term) -> None:
         while term.held:

@@ -180,6 +180,9 @@ class Reconciler:
                 self._table.resolve(entry)
                 return False
             entry.queue = record.queue
+            available_at = record.available_at.timestamp()
+            if entry.awaits is Awaits.QUEUE_MESSAGE and available_at > self._bus.now():
+                entry.awaits, entry.due_at = Awaits.SCHEDULE, available_at
         return True
 
     async def _is_postponed(self, entry: Entry, now: float) -> bool:

@@ -47,6 +47,9 @@ _EVENT_OF = {
     State.CANCELLED: "JobCancelled",
 }
 """An event that calls for the same message as a job in that state."""
+_UNTRUSTED = "WorkflowResumed"
+"""Each client may store it, with any time and queue, and what it names does not count for the fold:
+both are read from the workflow's record."""
 _decode_carried = msgspec.json.Decoder(_Carried).decode
 _CARRIED = JobCarried.__name__
 _decode = msgspec.json.Decoder(_Fields).decode
@@ -72,8 +75,13 @@ def step(stored: Stored) -> Step | None:
     that subject must not keep a job from being reconciled.
     """
     _, job_id, event = stored.subject.rsplit(".", 2)
-    if not AWAITED.get(event) and isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
-        return None
+    is_untrusted = event == _UNTRUSTED
+    if is_untrusted or not AWAITED.get(event):
+        if isinstance(read_event(stored, JOB_EVENTS), UnknownEvent):
+            return None
+        if is_untrusted:
+            at = stored.at.timestamp()
+            return Step(job_id=job_id, event=event, sequence=stored.sequence, at=at)
     try:
         fields = _decode(stored.body)
         check_instant("due_at", fields.due_at)

@@ -14,11 +14,10 @@ Of several orchestrators one does it, by a lease; two at once would do no harm.
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -114,16 +113,12 @@ class History:
     async def run(self, running: Service) -> None:
         """Until the service ends."""
         while not running.stopping.is_set():
-            term = await self._lease.campaign()
-            keeping = asyncio.ensure_future(self._lease.keep(term))
-            try:
-                await self._lead(running, term)
-            finally:
-                # Also when a pass failed: another orchestrator takes over at once.
-                self.leads = False
-                keeping.cancel()
-                with suppress(BusError):
-                    await self._lease.release(term)
+            # Given up also when a pass failed: another orchestrator takes over at once.
+            async with self._lease.holding() as term:
+                try:
+                    await self._lead(running, term)
+                finally:
+                    self.leads = False
 
     async def _lead(self, running: Service, term: Term) -> None:
         self.leads, self._is_ready, trouble = True, False, ""
@@ -172,6 +167,7 @@ class History:
         began = time.monotonic()
         if not extent.messages or not self._pace.is_due(extent.bytes, age, began):
             return 0
+        frees_space = self._pace.needs_space(extent.bytes, began)
         before, end = self.removed, extent.last
         self._removed_bytes = 0
         self._jobs.begin()
@@ -179,9 +175,12 @@ class History:
         self._ahead = []
         is_enough, begins = False, extent.first
         while extent.messages and begins <= end and not is_enough and goes_on():
-            begins = await self._shorten_once(extent, begins)
+            kept_from = math.inf if frees_space else self._bus.now() - self._pace.kept_seconds
+            begins = await self._shorten_once(extent, begins, kept_from)
             extent = await self._bus.extent(self._stream)
-            is_enough = self._pace.is_enough(extent.bytes, await self._age(extent, begins))
+            frees_space = frees_space and not self._pace.has_space(extent.bytes)
+            age = await self._age(extent, begins)
+            is_enough = not frees_space and age <= self._pace.kept_seconds
         if is_enough or begins > end:  # else it was cut short, and goes on as soon as it can
             living = min(self._jobs.bytes + self.uncarried.bytes, extent.bytes)
             self._pace.passed(living, began, time.monotonic())
@@ -210,17 +209,18 @@ class History:
         first = await self._bus.next(self._stream, _EVERYTHING, max(extent.first, begins))
         return self._bus.now() - first.at.timestamp() if first else 0.0
 
-    async def _shorten_once(self, extent: Extent, begins: int) -> int:
+    async def _shorten_once(self, extent: Extent, begins: int, kept_from: float) -> int:
         """Reads one window, carries what lives in it, removes it. Raises BusError.
 
         Args:
             begins: sequence at which the window begins; before it only uncarried jobs are left.
+            kept_from: POSIX seconds; what was stored since stays.
 
         Returns:
             Where the next one begins.
         """
         begins = max(begins, extent.first)
-        messages, following = await self._read(extent, begins)
+        messages, following = await self._read(extent, begins, kept_from)
         part = window.read(messages)
         if not part.through and not self.uncarried.names:
             raise Incomplete(f"nothing of {self._stream} can be read from {begins} on")
@@ -257,10 +257,13 @@ class History:
         return ("graph", step[0]) in self._workflows.unfinished or self._unfinished.awaits(job_id)
 
     # --- reading ----------------------------------------------------------------------------------
-    async def _read(self, extent: Extent, begins: int) -> tuple[list[Stored], list[Stored]]:
+    async def _read(
+        self, extent: Extent, begins: int, kept_from: float
+    ) -> tuple[list[Stored], list[Stored]]:
         """The log's oldest messages from a sequence on, none missing, and as many that follow.
 
-        Each is read once a pass: what follows is kept for the next call. Raises BusError.
+        None that is to be kept, but for the first: the window is not empty. Each is read once a
+        pass: what follows is kept for the next call. Raises BusError.
         """
         most = min(max(self._reserve // 8, _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
         messages = [one for one in self._ahead if one.sequence >= begins]
@@ -270,7 +273,8 @@ class History:
         await self._read_on(messages, following, extent.last, 2 * most)
         size = 0
         for index, one in enumerate(messages):
-            if size >= most or index >= _MOST_MESSAGES:
+            is_young = index > 0 and one.at.timestamp() >= kept_from
+            if size >= most or index >= _MOST_MESSAGES or is_young:
                 self._ahead = messages[index:]
                 return messages[:index], self._ahead
             size += _size(one)

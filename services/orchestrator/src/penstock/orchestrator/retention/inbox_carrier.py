@@ -10,12 +10,10 @@ from penstock.bus.protocol import Bus, Outgoing
 from penstock.events.envelope import encode
 from penstock.events.subjects import Subjects
 from penstock.events.workflow import (
-    INBOX_EVENTS,
     InboxCarried,
 )
-from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
-from penstock.jobs.workflows.coded import inbox, memo
+from penstock.jobs.workflows.coded import consumed_signals, inbox, memo
 from penstock.jobs.workflows.coded.inbox import Signal
 from penstock.orchestrator.retention.unfinished_workflows import may_go_on
 
@@ -54,18 +52,16 @@ class InboxCarrier:
         record = await self._log.read(workflow_id)
         if record is None or not may_go_on(record):
             return
-        subject = self._subjects.events("workflow", workflow_id)
-        events = await event_log.read_subject(
-            self._bus, self._subjects.events_stream, subject, INBOX_EVENTS
-        )
-        kept = inbox.kept(events, memo.consumed_signals(record.workflow or memo.EMPTY))
-        if kept.refused:
+        consumed = consumed_signals.of(record.workflow or memo.EMPTY)
+        events, is_full = await self._log.inbox(workflow_id, consumed)
+        if is_full and events[-1][0] <= through:
             log.error(
-                "workflow %s: %d signals are lost: its inbox holds more unread ones than it may",
+                "workflow %s: signals may be lost: its inbox is full, and those beyond leave the "
+                "log",
                 workflow_id,
-                kept.refused,
             )
-        leaving = [signal for signal in kept.signals if signal.stored_at <= through]
+        kept = inbox.kept(events, consumed)
+        leaving = [signal for signal in kept if signal.stored_at <= through]
         for part in _parts(leaving):
             event = InboxCarried(
                 workflow_id=workflow_id,

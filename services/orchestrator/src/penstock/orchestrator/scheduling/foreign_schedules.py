@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import time
 
+from penstock.bus.headers import parse_lines
 from penstock.bus.nats import NatsBus
 from penstock.bus.protocol import BusError
-from penstock.bus.wire import parse_lines
 from penstock.events.subjects import Subjects
 from penstock.orchestrator.core.foreign_schedule import oddity
 from penstock.runtime.service import Service

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from sys import intern
 from typing import Any
 
 from penstock.jobs.workflows.graph_record import GraphRecord, GraphState
 from penstock.orchestrator.core.graph import Graph
+from penstock.orchestrator.workflows.bounded_labels import BoundedLabels
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Meters, Reading
 
-_NO_DEFINITION, _OTHER = "", "other"
+_NO_DEFINITION = ""
 _MOST_DEFINITIONS = 1_000
 
 
@@ -36,33 +36,26 @@ class GraphMeters:
         unfinished: Callable[[], dict[tuple[str, str], Any]],
     ) -> None:
         self._meters, self._since, self._unfinished = meters, now(), unfinished
-        self._names: set[str] = {_NO_DEFINITION}
+        self._names = BoundedLabels(_MOST_DEFINITIONS, "other", _NO_DEFINITION)
         meters.read(self)
 
     def ended(self, record: GraphRecord, stored_at: datetime) -> None:
         """A graph has ended."""
         if stored_at.timestamp() < self._since:
             return
-        name = self._bounded(record.definition)
+        name = self._names[record.definition]
         self._meters.count(metrics.GRAPHS_ENDED, name, record.state.value)
         seconds = max(0.0, (stored_at - record.started_at).total_seconds())
         self._meters.observe(metrics.GRAPH_DURATION, seconds, name)
 
-    def _bounded(self, name: str) -> str:
-        if name not in self._names:
-            if len(self._names) >= _MOST_DEFINITIONS:
-                return _OTHER
-            self._names.add(intern(name))
-        return intern(name)
-
     def __call__(self) -> Iterable[Reading]:
         graphs = [one for one in self._unfinished().copy().values() if isinstance(one, Graph)]
         states = Counter(
-            (self._bounded(graph.record.definition), _state(graph.record))
+            (self._names[graph.record.definition], _state(graph.record))
             for graph in graphs
             if not graph.record.state.ended
         )
-        for name in tuple(self._names):
+        for name in self._names:
             for state in ("running", "paused", "stopping"):
                 yield Reading(metrics.GRAPHS, states[name, state], (name, state))
 

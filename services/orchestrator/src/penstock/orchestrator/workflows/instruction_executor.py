@@ -29,7 +29,9 @@ from penstock.jobs.event_store import event_log
 from penstock.jobs.job_log import JobLog
 from penstock.jobs.job_view import missing_result
 from penstock.jobs.payloads import encryption
-from penstock.jobs.workflows.declared.progress import Unreadable
+from penstock.jobs.workflows.declared.bounds import MAX_ALL_RESULTS_BYTES
+from penstock.jobs.workflows.declared.outcomes import Unreadable, read
+from penstock.jobs.workflows.declared.values import in_memory
 from penstock.orchestrator.core.batch import Batch
 from penstock.orchestrator.core.graph import Graph
 from penstock.orchestrator.core.instructions import (
@@ -46,10 +48,14 @@ from penstock.orchestrator.workflows.traces import WorkflowTraces
 log = logging.getLogger("penstock.orchestrator")
 
 _AT_ONCE = 100
+_STARTED_AT_ONCE = 20
+"""Steps that are started before what was read for their arguments is dropped."""
 _MAY_HAVE_ENDED = ("JobCompleted", "JobDead", "JobCancelled", "JobCarried")
 """Names of last events that are read: an end may be forged, and an end may have been carried."""
 _MAY_BE_SCHEDULED = ("JobDispatched", "JobRetrying", "JobRecovered", "JobCarried")
 _NIL = b"\xc0"
+_MAX_HANDED_BYTES = 8_000_000
+"""Of the arguments that a step is handed: the largest message that a broker is set up for."""
 
 
 class InstructionExecutor:
@@ -72,10 +78,13 @@ class InstructionExecutor:
             case Cancel():
                 await self.cancel(step.job_ids, step.reason)
             case StartSteps() if isinstance(workflow, Graph):
-                for index in step.indices:
+                for number, index in enumerate(step.indices, 1):
                     await self._start(workflow, index)
+                    if number % _STARTED_AT_ONCE == 0 or number == len(step.indices):
+                        workflow.forget_arguments()
             case ReadResults() if isinstance(workflow, Graph):
-                await self._read_results(workflow, step.indices)
+                for index in step.indices:
+                    await self._read_result(workflow, index)
             case Requeue() if isinstance(workflow, Graph):
                 for index in step.indices:
                     await self._requeue(workflow, index)
@@ -117,12 +126,8 @@ class InstructionExecutor:
 
     async def _step(self, graph: Graph, index: int) -> JobDispatched:
         step, job_id = graph.record.steps[index], derived_ids.step_id(graph.record.id, index)
-        handed = {
-            parameter: msgspec.Raw(await self._result(graph.record.id, needed))
-            for parameter, needed in step.takes.items()
-            if not graph.lacks_result(needed)
-        }
-        handed |= await self._read(graph, index)
+        handed, size = await self._take(graph, index)
+        handed |= await self._read(graph, index, size)
         return job_factory.from_payload(
             step.payload,
             job_id,
@@ -132,34 +137,63 @@ class InstructionExecutor:
             due_at=due_at(step.delay_seconds, None, broker_time(self._bus)),
         )
 
-    async def _read(self, graph: Graph, index: int) -> dict[str, msgspec.Raw]:
+    async def _take(self, graph: Graph, index: int) -> tuple[dict[str, msgspec.Raw], int]:
+        """Arguments that are whole results, each of which is read once; and their size.
+
+        Raises:
+            NoResult: one of them is not stored.
+            PayloadTooLarge: together they are larger than any message.
+        """
+        takes = graph.record.steps[index].takes
+        results: dict[int, bytes] = {}
+        handed, size = dict[str, msgspec.Raw](), 0
+        for parameter, needed in takes.items():
+            if not graph.lacks_result(needed):
+                if needed not in results:
+                    results[needed] = await self._result(graph.record.id, needed)
+                handed[parameter] = msgspec.Raw(results[needed])
+                size = _checked_size(size + len(results[needed]))
+        return handed, size
+
+    async def _read(self, graph: Graph, index: int, size: int) -> dict[str, msgspec.Raw]:
         """Arguments that are parts of results, or of the context, as far as there are such values.
+
+        Args:
+            graph: that the step is of.
+            index: of the step.
+            size: of its other arguments, in bytes.
 
         Raises:
             ConditionError: a result that one of them comes from is not readable.
+            PayloadTooLarge: with the other arguments they are larger than any message.
         """
-        reads = graph.record.steps[index].reads
-        needed = set[int]().union(*(graph.needed(index, path) for path in reads.values()))
-        await self._read_results(graph, graph.unread(needed))
-        values = {parameter: graph.value(index, path) for parameter, path in reads.items()}
-        return {
-            parameter: msgspec.Raw(msgspec.msgpack.encode(value))
-            for parameter, value in values.items()
-            if value is not msgspec.UNSET
-        }
+        held = 0
+        for unread in graph.unread(index):
+            held += await self._read_result(graph, unread)
+            if held > MAX_ALL_RESULTS_BYTES:
+                raise PayloadTooLarge("the results that it reads parts of take too much memory")
+        handed: dict[str, msgspec.Raw] = {}
+        for parameter, path in graph.record.steps[index].reads.items():
+            value = graph.value(index, path)
+            if value is not msgspec.UNSET:
+                handed[parameter] = msgspec.Raw(_encoded(value))
+                size = _checked_size(size + len(handed[parameter]))
+        return handed
 
-    async def _read_results(self, graph: Graph, indices: Iterable[int]) -> None:
-        for index in indices:
-            try:
-                result = await self._result(graph.record.id, index)
-                plain = not encryption.is_sealed(result)
-                value = msgspec.msgpack.decode(result) if plain else Unreadable("it is encrypted")
-            except (JobsError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-                value = Unreadable(str(error))
-            if isinstance(value, Unreadable):
-                name = graph.record.steps[index].name
-                value = Unreadable(f"the result of step {name!r} cannot be read: {value.reason}")
-            graph.see_result(index, value)
+    async def _read_result(self, graph: Graph, index: int) -> int:
+        """Reads the result of a step for the graph; returns the bytes that it takes in memory."""
+        size = 0
+        try:
+            result = await self._result(graph.record.id, index)
+            value = Unreadable("it is encrypted") if encryption.is_sealed(result) else read(result)
+            size = in_memory(value, len(result))
+        except (JobsError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+            value = Unreadable(str(error))
+        if isinstance(value, Unreadable):
+            name = graph.record.steps[index].name
+            value = Unreadable(f"the result of step {name!r} cannot be read: {value.reason}")
+        graph.see_result(index, value)
+        return size
 
     async def _requeue(self, graph: Graph, index: int) -> None:
         try:
@@ -222,3 +256,18 @@ class InstructionExecutor:
             job_id=job_id, correlation_id=job_id, source=self._dispatcher.source, reason=reason
         )
         return self._log.outgoing(event, sequence)
+
+
+def _checked_size(handed: int) -> int:
+    """Raises PayloadTooLarge, before all of it is in memory."""
+    if handed > _MAX_HANDED_BYTES:
+        raise PayloadTooLarge(f"they have more than {_MAX_HANDED_BYTES:,} bytes")
+    return handed
+
+
+def _encoded(value: object) -> bytes:
+    """Raises ValueError."""
+    try:
+        return msgspec.msgpack.encode(value)
+    except RecursionError:
+        raise ValueError("a value that it reads is nested too deeply") from None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from penstock.events.job import JobDispatched, JobRevived
 from penstock.jobs.workflows.graph_record import GraphRecord
+from penstock.orchestrator.workflows.bounded_labels import BoundedLabels
 from penstock.telemetry import metrics
 from penstock.telemetry.meters import Meters
 
@@ -19,7 +20,6 @@ _MOST_OPEN = 100_000
 """Steps whose beginning is kept in memory: about 20 MB. Further ones are not counted."""
 _MOST_PAIRS = 300
 """Pairs of workflow and step that have numbers of their own: each is a histogram."""
-_OTHER = "other", "other"
 _BEGINNINGS = (JobDispatched.__name__, JobRevived.__name__)
 _OCCURRENCE = re.compile(r"#\d+")
 
@@ -37,7 +37,7 @@ class StepMeters:
         self._meters = meters
         self._begun: dict[str, dict[int, _Begun]] = {}
         self._open = 0
-        self._pairs: set[tuple[str, str]] = set()
+        self._pairs = BoundedLabels(_MOST_PAIRS, ("other", "other"))
 
     def began(self, workflow_id: str, n: int, at: float, *, workflow: str, name: str) -> None:
         """The job of a step was dispatched.
@@ -46,7 +46,7 @@ class StepMeters:
             workflow_id: of the instance.
             n: number of the step.
             at: POSIX seconds.
-            workflow: function of a coded one; name of a definition.
+            workflow: function of a coded one; name of a definition; empty where it is not known.
             name: of the step.
         """
         if self._open < _MOST_OPEN:
@@ -54,28 +54,27 @@ class StepMeters:
             self._open += n not in steps
             steps[n] = _Begun(at, intern(workflow), intern(name))
 
-    def ended(self, workflow_id: str, n: int, at: float) -> None:
-        """The job of a step has ended. Args: as of :meth:`began`."""
+    def ended(self, workflow_id: str, n: int, at: float, *, workflow: str = "") -> None:
+        """The job of a step has ended.
+
+        Args:
+            workflow_id: as of :meth:`began`.
+            n: likewise.
+            at: likewise.
+            workflow: what counts where that was not known when it began.
+        """
         begun = self._begun.get(workflow_id, {}).pop(n, None)
         if begun is None:
             return
         self._open -= 1
         if not self._begun[workflow_id]:
             del self._begun[workflow_id]
-        labels = self._bounded(begun.workflow, _OCCURRENCE.sub("", begun.name))
+        labels = self._pairs[begun.workflow or workflow, _OCCURRENCE.sub("", begun.name)]
         self._meters.observe(metrics.WORKFLOW_STEP, max(0.0, at - begun.at), *labels)
 
     def forget(self, workflow_id: str) -> None:
         """A workflow has ended, with what it still waited for."""
         self._open -= len(self._begun.pop(workflow_id, ()))
-
-    def _bounded(self, workflow: str, name: str) -> tuple[str, str]:
-        pair = intern(workflow), intern(name)
-        if pair not in self._pairs:
-            if len(self._pairs) >= _MOST_PAIRS:
-                return _OTHER
-            self._pairs.add(pair)
-        return pair
 
 
 class GraphStepMeters(StepMeters):

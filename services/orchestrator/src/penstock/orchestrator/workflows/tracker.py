@@ -14,8 +14,6 @@ from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from penstock.bus.protocol import Bus, BusError, BusUnavailable, Stored, broker_time
 from penstock.events.batch import BATCH_EVENTS, BatchCarried, BatchCreated
 from penstock.events.envelope import UnknownEvent
@@ -41,6 +39,7 @@ from penstock.orchestrator.core.instructions import (
 )
 from penstock.orchestrator.core.tally import SLOTS
 from penstock.orchestrator.workflows.alarms import Rounds
+from penstock.orchestrator.workflows.ended_workflows import has_ended
 from penstock.orchestrator.workflows.graph_meters import GraphMeters
 from penstock.orchestrator.workflows.instruction_executor import InstructionExecutor
 from penstock.orchestrator.workflows.snapshots import WorkflowSnapshots
@@ -254,6 +253,8 @@ class WorkflowTracker:
 
     async def _read_again(self, noun: str, key: str, until: int) -> None:
         """One that was finished with goes on (a batch reopened): its events from the first."""
+        if await has_ended(self._bus, self._subjects, noun, key, until):
+            return  # the event may not follow its end
         stream, own = self._subjects.events_stream, self._subjects.events(noun, key)
         first = await self._patiently_next(stream, own)
         replayed = WorkflowTracker(self._bus, self._subjects, self._executor.client)
@@ -350,8 +351,17 @@ class WorkflowTracker:
 
     async def settle(self, name: tuple[str, str]) -> None:
         """Takes the step that is due for one batch or graph, if one is. Raises BusError."""
+        try:
+            await self._settle(name)
+        except BusError:
+            raise
+        except Exception as error:  # whatever it holds, the others go on
+            log.error("%s %s is given up: %r", *name, error)
+            await self._finish_with(name)
+
+    async def _settle(self, name: tuple[str, str]) -> None:
         workflow = self.unfinished.get(name)
-        step = await self._due(name, workflow) if workflow else None
+        step = await self._due(workflow) if workflow else None
         if workflow is None or (step is None and isinstance(workflow, Graph)):
             self._rounds.rests(name, workflow.goes_on_at if isinstance(workflow, Graph) else None)
             return
@@ -362,37 +372,28 @@ class WorkflowTracker:
         if position == workflow.position and time.monotonic() - tried_at < _ROUND_SECONDS:
             return  # executed already; its events are on their way through the log
         self._tried[name] = workflow.position, time.monotonic()
-        try:
-            finished = await self._executor.execute(workflow, step)
-            if isinstance(step, StartSteps | Requeue):
-                # A step that was refused has no event, and may be what ends the whole.
-                step = self._decided(name, workflow)
-                if isinstance(step, Append):
-                    finished = await self._executor.execute(workflow, step)
-        except (JobsError, ValueError, msgspec.MsgspecError) as error:
-            log.error("%s %s is given up: %s", *name, error)  # what it holds cannot be dispatched
-            finished = True
+        finished = await self._executor.execute(workflow, step)
+        if isinstance(step, StartSteps | Requeue):
+            # A step that was refused has no event, and may be what ends the whole.
+            step = workflow.decide(self._now())
+            if isinstance(step, Append):
+                finished = await self._executor.execute(workflow, step)
         if finished:
-            self.unfinished.pop(name, None)
-            self._tried.pop(name, None)
-            self._rounds.rests(name)
-            self._steps.forget(name[1])
-            with suppress(BusError):  # what is left of it would do no harm
-                await self._snapshots.forget(name)
+            await self._finish_with(name)
 
-    async def _due(self, name: tuple[str, str], workflow: Workflow) -> Instruction | None:
+    async def _finish_with(self, name: tuple[str, str]) -> None:
+        """Nothing is left to be done for it, or can be done."""
+        self.unfinished.pop(name, None)
+        self._tried.pop(name, None)
+        self._rounds.rests(name)
+        self._steps.forget(name[1])
+        with suppress(BusError):  # what is left of it would do no harm
+            await self._snapshots.forget(name)
+
+    async def _due(self, workflow: Workflow) -> Instruction | None:
         """What is due, after the results were read that conditions need. Raises BusError."""
-        step = self._decided(name, workflow)
+        step = workflow.decide(self._now())
         while isinstance(step, ReadResults):
             await self._executor.execute(workflow, step)
-            step = self._decided(name, workflow)
+            step = workflow.decide(self._now())
         return step
-
-    def _decided(self, name: tuple[str, str], workflow: Workflow) -> Instruction | None:
-        """The step that is due. A workflow whose events break the decision is given up."""
-        try:
-            return workflow.decide(self._now())
-        except Exception as error:
-            log.error("%s %s is given up: %r", *name, error)
-            self.unfinished.pop(name, None)
-            return None

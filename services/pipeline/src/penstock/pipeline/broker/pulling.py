@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.bus.headers import parse_headers
 from penstock.bus.protocol import BusRefused, BusUnavailable
 from penstock.bus.pull import Inbox, ack_numbers
-from penstock.bus.wire import parse_headers
 from penstock.pipeline.broker.link import Link
 from penstock.pipeline.core.options import ReadOptions
 from penstock.pipeline.core.ranges import Extent

@@ -89,7 +89,7 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
         lost: another worker or a cancel decides about this job now: nothing is recorded for it.
         recorded_progress: the progress that its last JobProgressed holds.
         progress_due: running seconds from which on the next one may be stored.
-        appending: a progress event or commit under way; the end waits for it.
+        appending: a progress event, commit or step under way; the end waits for it.
         settled: its message was made from an earlier event than the one that it was started after.
         history: of a workflow, where that was read before it began.
         confirmed_at: when it was last looked up whether it still is this worker's; monotonic
@@ -116,7 +116,7 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
     lost: bool = False
     recorded_progress: tuple[int, int | None] | None = None
     progress_due: float = 0.0
-    appending: Future[int] | None = None
+    appending: Future[Any] | None = None
     recorded_apart: bool = False
     settled: bool = False
     history: Any = None

@@ -18,18 +18,20 @@ from penstock.bus.protocol import (
 )
 from penstock.config import Profile, Settings
 from penstock.events.envelope import whole_micros
-from penstock.events.job import JobCancelled, JobReleased, JobStarted
+from penstock.events.job import JobReleased, JobStarted
 from penstock.events.subjects import Subjects
 from penstock.jobs import lifecycle, registry
 from penstock.jobs.errors import UnreadableJob
-from penstock.jobs.job_log import JobLog, trace_of
+from penstock.jobs.job_log import JobLog
 from penstock.jobs.lifecycle import JobRecord, State
 from penstock.jobs.payloads import encryption
+from penstock.jobs.payloads.call_digest import call_digest
 from penstock.jobs.queues import queue_messages
 from penstock.jobs.queues.pauses import QueuePauses, Resumptions
 from penstock.jobs.running import worker_loss
 from penstock.runtime.workers.claims_file import Claimed
 from penstock.worker.claiming.claimed_job import ClaimedJob
+from penstock.worker.claiming.expired_jobs import ExpiredJobs
 from penstock.worker.claiming.live_builds import LiveBuilds
 from penstock.worker.claiming.postponing import NO_EVENT, Postponer
 from penstock.worker.claiming.reading import Envelope, Reader, Refused, Rejected
@@ -76,7 +78,7 @@ class Claims:
         self.resumptions = Resumptions()
         self._reader = Reader(self.joblog.subjects, self.ring, profile, self.resumptions, bus.now)
         postponer = Postponer(bus, self.joblog, settings.jobs.max_lost_workers)
-        unknown_jobs = UnknownJobs(
+        self._unknown_jobs = UnknownJobs(
             bus,
             postponer,
             builds or LiveBuilds(bus, self.joblog.subjects, "", registry.build()),
@@ -86,18 +88,29 @@ class Claims:
             give_way=give_way,
         )
         missing_key_seconds = settings.encryption.missing_key_seconds
-        self._refusals = Refusals(bus, self.joblog, unknown_jobs, postponer, missing_key_seconds)
+        unknown = self._unknown_jobs
+        self._refusals = Refusals(bus, self.joblog, unknown, postponer, missing_key_seconds)
+        self._expired_jobs = ExpiredJobs(bus, self.joblog, self._refusals)
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long this worker is to ask for no jobs, see :class:`UnknownJobs`."""
+        return self._unknown_jobs.rest_seconds
 
     # --- winning ----------------------------------------------------------------------------------
+    def hold(self, deliveries: Sequence[Delivery]) -> None:
+        """Notes for the executor what this process has been given: it may die at any time."""
+        for delivery in deliveries:
+            job_id = delivery.headers.get(queue_messages.JOB, "")
+            self.claimed.hold(delivery.sequence, job_id, delivery.ack_subject)
+
     async def win(self, deliveries: Sequence[Delivery], company: Company) -> list[ClaimedJob]:
         """The jobs of these deliveries that this worker is to run; the others are dealt with.
 
         Args:
             company: the suspects here; those without room beside them are given back, not started.
         """
-        for delivery in deliveries:  # before the broker knows: this process may die at any time
-            job_id = delivery.headers.get(queue_messages.JOB, "")
-            self.claimed.hold(delivery.sequence, job_id, delivery.ack_subject)
+        self.hold(deliveries)
         won = await self._win(deliveries, company)
         if len(won) < len(deliveries):
             claimed = {job.delivery.sequence for job in won}
@@ -188,6 +201,7 @@ class Claims:
             at_most_once=job.kind.at_most_once,
             function=job.payload.function,
             slots=self._slots,
+            call=call_digest(job.delivery.body),
         )
 
     def _start(self, job: ClaimedJob, event: JobStarted) -> Outgoing:
@@ -199,7 +213,7 @@ class Claims:
         refused: list[tuple[Delivery, Refused]],
     ) -> list[ClaimedJob]:
         """Ends those of the jobs that were never started; returns the others that can be read."""
-        ended = await bounded.gather(self._expired, expired, AT_ONCE)
+        ended = await bounded.gather(self._expired_jobs.end, expired, AT_ONCE)
         others: list[ClaimedJob] = []
         for (delivery, envelope), over in zip(expired, ended, strict=True):
             if over:
@@ -209,36 +223,6 @@ class Claims:
             except Refused as reason:
                 refused.append((delivery, reason))
         return others
-
-    async def _expired(self, message: tuple[Delivery, Envelope]) -> bool:
-        """Ends a job that was not started in time; True when there is nothing to start."""
-        delivery, (call, _, _) = message
-        try:
-            if not await self.joblog.exists(call.id):
-                return False  # without reading more: there may be thousands of them
-            record = await self.joblog.read_checked(call.id)
-            if record is None or record.started_at or record.life > 1 or record.state.ended:
-                return False  # the usual way knows what to do
-            late = self._bus.now() - call.expires_at
-            event = JobCancelled(
-                job_id=call.id,
-                correlation_id=call.id,
-                source=self.joblog.source,
-                reason=f"it expired {late:.1f} s before it could be started",
-                cause="expired",
-                function=call.function,
-            )
-            trace = trace_of(delivery.headers)
-            await self._bus.append(self.joblog.outgoing(event, record.sequence, trace))
-        except (BusError, UnreadableJob) as error:
-            log.warning("job %s is given back: %s", call.id, error)
-            await self._refusals.give_back_later([delivery])
-            return True
-        except Exception as error:
-            await self._refusals.put_aside(delivery, error)
-            return True
-        await self._bus.ack([delivery])
-        return True
 
     # --- what to do when the race was lost, or the message is old ---------------------------------
     async def _settle(self, job: ClaimedJob, event: JobStarted, company: Company) -> bool:
@@ -260,10 +244,13 @@ class Claims:
                 await self._refusals.reject(job.delivery, Rejected("malformed", NO_EVENT))
             return False
         if record.changed_id == event.id:  # this worker's own append, whose answer was lost
-            job.token = job.sequence = record.sequence
+            job.token, job.sequence = record.token, record.sequence
             company.joins(job.most_beside)
             return True
         now = broker_time(self._bus)
+        if record.payload != job.delivery.body and job.sequence >= record.messages_from:
+            await self._refusals.replace_foreign(job.delivery, record)
+            return False
         action = settle(
             record,
             job.delivery.sequence,

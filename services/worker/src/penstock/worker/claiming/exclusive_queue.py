@@ -15,9 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
-from penstock.bus.protocol import Bus, BusError
+from penstock.bus.protocol import Bus
 from penstock.config.topology import pools
 from penstock.events.subjects import Subjects
 from penstock.runtime.lease import Term
@@ -84,7 +83,7 @@ class Exclusive:
 
     async def run(self) -> None:
         """Wins the lease, keeps it, stops what runs when it is lost; again and again."""
-        watching = asyncio.create_task(self._watch())
+        watching = asyncio.create_task(self._lease.watch())
         try:
             while True:
                 self._term = await self._lease.campaign()
@@ -97,11 +96,6 @@ class Exclusive:
                 self._guard.disarm(self._lease)
         finally:
             watching.cancel()
-
-    async def _watch(self) -> None:
-        """Courtesy: a release is noticed at once, else when the lease has passed."""
-        with suppress(BusError):
-            await self._lease.watch()
 
     async def release(self) -> None:
         """Lets a successor begin at once. Only when nothing of the queue runs here."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from penstock.bus.protocol import Bus, Delivery, Puller
 from penstock.jobs.queues.discovery import DISCOVER_SECONDS, QueueDiscovery
@@ -43,26 +44,35 @@ class Intake:
     ) -> None:
         self._bus = bus
         self._poll_seconds = poll_seconds
-        self._own: list[Puller] = [bus.puller(queue) for queue in queues]
+        self._own = {queue: bus.puller(queue) for queue in queues}
         self._discovery, self._discover_at = discovery, 0.0
         self._discovered: dict[str, Puller] = {}
         self._seen_at: dict[str, float] = {}
 
-    async def take(self, most: int, wait: bool) -> list[Delivery]:
-        """Up to ``most`` jobs that are there; with ``wait``, else the first to come in a while.
+    def queues(self) -> Iterable[str]:
+        """All that are asked now, the first ones first."""
+        return chain(self._own, self._discovered)
 
-        All from one queue. Cancelling it loses nothing.
+    async def take(self, most: Callable[[str], int], wait: bool) -> list[Delivery]:
+        """Jobs that are there, all of one queue; with ``wait``, else the first to come in a while.
+
+        Cancelling it loses nothing.
+
+        Args:
+            most: how many of a queue may be taken; where it is none, this queue and those behind
+                it are not asked: nothing of theirs is claimed before its jobs.
         """
         if self._discovery is not None:
             await self._discover(self._discovery)
         elif len(self._own) == 1:
-            return await self._own[0].fetch(most, self._poll_seconds if wait else 0)
-        for puller in self._own:
-            if deliveries := await puller.fetch(most, 0):
-                return deliveries
-        for queue, puller in list(self._discovered.items()):
-            if deliveries := await puller.fetch(most, 0):
-                self._discovered[queue] = self._discovered.pop(queue)  # the others come first now
+            [(queue, puller)] = self._own.items()
+            return await puller.fetch(most(queue), self._poll_seconds if wait else 0)
+        for queue, puller in [*self._own.items(), *self._discovered.items()]:
+            if not (count := most(queue)):
+                return []
+            if deliveries := await puller.fetch(count, 0):
+                if queue in self._discovered:  # the others come first now
+                    self._discovered[queue] = self._discovered.pop(queue)
                 return deliveries
         return await self._first_of_all() if wait else []
 
@@ -82,7 +92,7 @@ class Intake:
 
     async def _first_of_all(self) -> list[Delivery]:
         seconds = min(self._poll_seconds, _MANY_QUEUES_SECONDS)
-        pullers = (*self._own, *self._discovered.values())
+        pullers = (*self._own.values(), *self._discovered.values())
         tasks = [asyncio.ensure_future(puller.fetch(1, seconds)) for puller in pullers]
         wanted = 0
         try:
@@ -101,7 +111,7 @@ class Intake:
         return batches[0] if batches else []
 
     async def close(self) -> None:
-        for puller in (*self._own, *self._discovered.values()):
+        for puller in (*self._own.values(), *self._discovered.values()):
             with suppress(Exception):
                 await puller.close()
 

@@ -1,4 +1,4 @@
-"""Messages that this worker cannot run, stored again for later; no try is used up."""
+"""Messages that this worker cannot run, stored again, at once or for later; no try is used up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def may_be_started_from(delivery: Delivery, is_first: bool) -> bool:
 
 
 class Postponer:
-    """Stores messages again as schedules of the broker.
+    """Stores messages again, as schedules of the broker where they are for later.
 
     Args:
         bus: a connection.
@@ -50,13 +50,14 @@ class Postponer:
         self,
         delivery: Delivery,
         reason: Unknown | Locked,
-        due: datetime,
+        due: datetime | None,
         headers: Headers,
         is_first: bool,
     ) -> Rejected | None:
         """The job goes again when it is due, if it is still to go; the message is done with then.
 
         Args:
+            due: None for at once, behind all that wait.
             headers: of the copy, beside the message's own.
             is_first: no worker refused the message before.
 
@@ -72,12 +73,15 @@ class Postponer:
         return None
 
     async def _settle(
-        self, delivery: Delivery, reason: Unknown | Locked, due: datetime, headers: Headers
+        self, delivery: Delivery, reason: Unknown | Locked, due: datetime | None, headers: Headers
     ) -> Rejected | None:
         """Looks at the job's events before a message leaves that an attempt may have come from."""
         record = await self._joblog.read_checked(reason.job_id)
         if record is None:
             return Rejected("malformed", NO_EVENT, reason.job_id, reason.made_from)
+        if record.payload != delivery.body:  # it is not the job's: there is a true one
+            await self._joblog.follow_up(record, {})
+            return None
         now = broker_time(self._bus)
         limit = worker_loss.limit(record, self._max_lost_workers)
         action = settle(record, delivery.sequence, reason.made_from, reason.attempt, now, limit)
@@ -109,7 +113,7 @@ class Postponer:
         return None
 
     async def _store(
-        self, delivery: Delivery, reason: Unknown | Locked, due: datetime, headers: Headers
+        self, delivery: Delivery, reason: Unknown | Locked, due: datetime | None, headers: Headers
     ) -> None:
         subjects = self._joblog.subjects
         await self._bus.append(
@@ -117,21 +121,23 @@ class Postponer:
         )
 
     async def _recover(
-        self, record: JobRecord, due: datetime, trace: Mapping[str, str], headers: Headers
+        self, record: JobRecord, due: datetime | None, trace: Mapping[str, str], headers: Headers
     ) -> None:
         """Records that the worker before was lost; the job goes again when it is due.
 
         Not in one atomic batch with the schedule: a job that lacks it has a message that will come
         again.
         """
+        now = broker_time(self._bus)
         event = worker_loss.recovered(
             record,
             _lapsed(record),
             source=self._joblog.source,
-            now=broker_time(self._bus),
+            now=now,
             delayed=True,
             together=record.slots,  # how many of them ran is not known here
         )
+        due = due or now
         event = replace(event, due_at=max(due, event.due_at or due))
         message = self._joblog.outgoing(event, record.sequence, trace)
         record = lifecycle.evolve(record, event, await self._bus.append(message))

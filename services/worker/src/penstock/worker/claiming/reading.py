@@ -148,7 +148,7 @@ class Reader:
         kind, decoded = self._typed(envelope, queue_messages.version(delivery.headers))
         now, tries = self._now(), call.tries or kind.tries
         stored_at = queue_messages.since(delivery, queue_messages.AVAILABLE)
-        available = max(stored_at, self._resumptions.at.get(call.queue, 0.0))
+        available = max(stored_at, self._resumptions.last(call.queue, now))
         return ClaimedJob(
             delivery=delivery,
             payload=call,
@@ -166,7 +166,8 @@ class Reader:
             started_at=now,
             most_beside=_most_beside(delivery),
             trace=trace_of(delivery.headers),
-            max_lost=worker_loss.own_limit(kind.max_lost, tries),
+            # a workflow goes on from what it recorded: a second run of an advance does no harm
+            max_lost=worker_loss.own_limit(kind.max_lost, 0 if kind.kind else tries),
         )
 
     def envelope(self, delivery: Delivery) -> Envelope:

@@ -16,8 +16,10 @@ from penstock.bus.protocol import (
     Bus,
     BusError,
     Delivery,
+    Expect,
     Outgoing,
     PayloadTooLarge,
+    WrongSequence,
     broker_time,
 )
 from penstock.jobs.errors import UnreadableJob
@@ -109,6 +111,20 @@ class Refusals:
             return
         await self._bus.ack([delivery])
 
+    async def replace_foreign(self, delivery: Delivery, record: JobRecord) -> None:
+        """A message with another call than the job's is dropped; the job has a true one behind it.
+
+        Raises:
+            BusError
+        """
+        self._log.write(
+            logging.WARNING, record.queue,
+            "job %s: a message with another call than the job's is dropped", record.id,
+        )  # fmt: skip
+        if not record.state.ended:
+            await self._joblog.follow_up(record, {})
+        await self._bus.ack([delivery])
+
     async def put_aside(self, delivery: Delivery, error: Exception) -> None:
         """What no worker can handle becomes a dead letter, whatever the job's events say.
 
@@ -135,6 +151,8 @@ class Refusals:
                 await self._dead_letter(delivery, reason)
         elif reason.made_from < record.messages_from:
             log.info("job %s: a message of an earlier life or queue is dropped", record.id)
+        elif not record.state.ended and record.payload != delivery.body:
+            await self.replace_foreign(delivery, record)
         elif record.state is State.DEAD:  # its dead letter may not have been written
             await self._joblog.follow_up(record, trace_of(delivery.headers))
         elif record.state is State.RUNNING and record.message != delivery.sequence:
@@ -183,8 +201,11 @@ class Refusals:
             "queue %s, message %d: %s", queue, delivery.sequence, reason,
         )  # fmt: skip
         subject = self._joblog.subjects.dead(queue, name)
+        once = Expect(0, subject)
         try:
-            await self._bus.append(Outgoing(subject, msgspec.json.encode(letter)))
+            await self._bus.append(Outgoing(subject, msgspec.json.encode(letter), {}, once))
+        except WrongSequence:  # stored already, by a worker that could not acknowledge it
+            return
         except PayloadTooLarge:
             kept = f" (of its {len(delivery.body)} bytes the first {_KEPT_BYTES} are kept)"
             error = msgspec.structs.replace(letter.error, message=letter.error.message + kept)

@@ -1,7 +1,8 @@
 """How many jobs a worker may claim ahead of those it runs. Pure.
 
 For jobs of a few microseconds the round trips to the broker cost more than the jobs, so they are
-claimed many at a time; a long job must never hold others behind it while some worker is idle.
+claimed many at a time; a long job must never hold others behind it while some worker is idle. A
+worker of several queues knows each by itself: short jobs of one promise nothing for another.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 MOST = 256
 _RISE, _FALL = 0.2, 0.1
 _FLOOR_SECONDS = 10e-6
+_MOST_QUEUES = 1_000
+"""Of which the run time is remembered; the default pool's workers may see any number."""
 
 
 class Ahead:
-    """Expected run time of a queue's jobs, quicker to rise than to fall.
+    """Expected run time of each queue's jobs, quicker to rise than to fall.
 
     Args:
         budget_seconds: expected work that may be claimed beyond the running jobs, for each slot.
@@ -21,7 +24,8 @@ class Ahead:
 
     def __init__(self, budget_seconds: float, slots: int = 1) -> None:
         self.budget_seconds, self.slots = budget_seconds, slots
-        self.expected_seconds: float | None = None
+        self.expected_seconds: dict[str, float] = {}
+        """By queue; without those of which no job has run."""
         self._refused = 0
 
     def won(self, jobs: int, messages: int) -> None:
@@ -32,28 +36,29 @@ class Ahead:
         """
         self._refused = 0 if jobs else self._refused + messages
 
-    def saw(self, run_seconds: float) -> None:
+    def saw(self, queue: str, run_seconds: float) -> None:
         """A job of this queue took so long."""
-        expected = self.expected_seconds
-        if expected is None:
-            self.expected_seconds = max(run_seconds, _FLOOR_SECONDS)
-            return
+        expected = self.expected_seconds.get(queue, run_seconds)
         weight = _RISE if run_seconds > expected else _FALL
-        self.expected_seconds = max(expected + weight * (run_seconds - expected), _FLOOR_SECONDS)
+        self.expected_seconds[queue] = max(
+            expected + weight * (run_seconds - expected), _FLOOR_SECONDS
+        )
+        if len(self.expected_seconds) > _MOST_QUEUES:
+            del self.expected_seconds[next(iter(self.expected_seconds))]
 
     def free(self, unfinished: int) -> int:
         """Slots that no job waits for."""
         return max(self.slots - unfinished, 0)
 
-    def capacity(self, unfinished: int) -> int:
-        """How many more may be claimed with ``unfinished`` jobs claimed and not finished.
+    def capacity(self, queue: str, unfinished: int) -> int:
+        """How many more of a queue may be claimed with ``unfinished`` jobs claimed, not finished.
 
-        One for each free slot, whatever is known; no others while jobs of unknown length run.
+        One for each free slot, whatever is known; no others of unknown length.
         """
         free = self.free(unfinished)
         if unfinished == 0 and self._refused:
             return max(min(self._refused, MOST), free)
-        if self.expected_seconds is None:
+        if (expected := self.expected_seconds.get(queue)) is None:
             return free
-        capacity = int(self.slots * self.budget_seconds / self.expected_seconds) - unfinished
+        capacity = int(self.slots * self.budget_seconds / expected) - unfinished
         return max(min(capacity, MOST), free)

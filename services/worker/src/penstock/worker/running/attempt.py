@@ -11,6 +11,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from penstock import telemetry
+from penstock.events.job import JobError
+from penstock.events.workflow_memo import TIMED_OUT
 from penstock.jobs.errors import LimitExceeded, TimedOut, WrongResult
 from penstock.jobs.job_type import encode_result
 from penstock.jobs.retry import outlook
@@ -20,9 +22,15 @@ from penstock.worker.core.outcome import FINAL, error_of, timed_out, wrong_resul
 from penstock.worker.middleware import gates as middleware
 from penstock.worker.middleware.gates import Gates
 from penstock.worker.output.job_output import JobOutput
-from penstock.worker.running.advances import Advances
-from penstock.worker.running.outcome import BeginsAnew, Blocked, Outcome, Suspended
+from penstock.worker.running.outcome import (
+    BeginsAnew,
+    Blocked,
+    Outcome,
+    Suspended,
+    WorkflowTimedOut,
+)
 from penstock.worker.running.running_jobs import ThreadRun
+from penstock.worker.workflows.advances import Advances
 
 log = logging.getLogger("penstock.worker")
 
@@ -120,6 +128,8 @@ def failure(job: ClaimedJob, error: BaseException) -> Outcome:
     """What an attempt that did not succeed leads to."""
     if isinstance(error, WrongResult):
         return Outcome(error=wrong_result(error), outlook=FINAL)
+    if isinstance(error, WorkflowTimedOut):
+        return Outcome(error=JobError(kind=TIMED_OUT, message=str(error)), outlook=FINAL)
     if isinstance(error, LimitExceeded) and job.live.exceeded:
         recorded = job.live.exceeded
     elif isinstance(error, TimedOut):

@@ -24,7 +24,11 @@ class Finished:
         """Wakes who waits in the loop, once for all that were put until it collects."""
         if not self._announced:
             self._announced = True
-            self._loop.call_soon_threadsafe(self._event.set)
+            try:
+                self._loop.call_soon_threadsafe(self._event.set)
+            except RuntimeError:
+                if not self._loop.is_closed():  # else the worker is gone, and its jobs lapse
+                    raise
 
     async def wait(self) -> None:
         """Until jobs were announced."""

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.events.job import JobError, SparkCost
-from penstock.jobs.errors import Verdict
+from penstock.jobs.errors import JobsError, Verdict
 from penstock.jobs.lifecycle import JobRecord
 from penstock.jobs.retry import Outlook
-from penstock.jobs.workflows.coded.nodes import Suspension
+from penstock.jobs.workflows.coded.inbox import Mark
+from penstock.jobs.workflows.coded.running.nodes import Suspension
 from penstock.worker.claiming.claimed_job import ClaimedJob
 
 
@@ -40,16 +41,14 @@ class BeginsAnew(Verdict):
     Args:
         payload: its encoded call.
         generation: its number.
-        read_to: signals up to this sequence were consumed.
-        read: sequences of later ones that were.
+        mark: how far its inbox was used up.
+        read: sequences of later signals that were consumed.
     """
 
-    def __init__(
-        self, payload: bytes, generation: int, read_to: int, read: tuple[int, ...]
-    ) -> None:
+    def __init__(self, payload: bytes, generation: int, mark: Mark, read: tuple[int, ...]) -> None:
         super().__init__("begins anew")
         self.payload, self.generation = payload, generation
-        self.read_to, self.read = read_to, read
+        self.mark, self.read = mark, read
 
 
 class Blocked(Verdict):
@@ -63,6 +62,10 @@ class Blocked(Verdict):
     def __init__(self, reason: str, record: JobRecord) -> None:
         super().__init__(reason)
         self.record = record
+
+
+class WorkflowTimedOut(JobsError):
+    """A workflow took longer than the whole of it may, and its code is at its end."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,13 @@ from penstock.bus.protocol import (
     broker_time,
 )
 from penstock.events.envelope import whole_micros
-from penstock.events.job import JobCompleted, JobDead, JobError, JobEvent, JobProgressed
+from penstock.events.job import (
+    JobCompleted,
+    JobDead,
+    JobError,
+    JobEvent,
+    JobRetrying,
+)
 from penstock.jobs import lifecycle
 from penstock.jobs.errors import UnreadableJob
 from penstock.jobs.lifecycle import JobRecord, State
@@ -38,17 +44,17 @@ from penstock.jobs.payloads.encryption import about_result, holds_sealed
 from penstock.jobs.running import expiring_results
 from penstock.jobs.running.checkpoints import Checkpoints
 from penstock.jobs.running.worker_loss import interrupted_once
-from penstock.telemetry.job_lines import ERROR_TYPE, TRACEBACK
+from penstock.telemetry.job_lines import ERROR_TYPE, IS_RETRIED, TRACEBACK
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
 from penstock.worker.core.outcome import FINAL, ended_by_itself, failed, too_large
 from penstock.worker.running.outcome import BeginsAnew, Blocked, FinishedJob, Outcome
-from penstock.worker.running.suspensions import RefusedAdvance, Suspensions
+from penstock.worker.running.progress import record_progress
+from penstock.worker.workflows.suspensions import RefusedAdvance, Suspensions
 
 log = logging.getLogger("penstock.worker")
 
 _RETRY_SECONDS = 0.1
-_PROGRESS_SHARE = 1 / 60
 
 
 class Refusal(Enum):
@@ -299,7 +305,8 @@ class Recorder:
                 name,
                 outcome.error.kind,
                 first_line,
-                extra=_about(job, outcome.error),
+                extra=_about(job, outcome.error)
+                | {IS_RETRIED: isinstance(events[-1], JobRetrying)},
             )
 
     async def _record_patiently(
@@ -359,31 +366,8 @@ class Recorder:
         return record
 
     async def progress(self, job: ClaimedJob) -> None:
-        """Records how far a running job is: each second at first, then ever less often.
-
-        A sixtieth of its running time lies between two events, so that a job of a minute has 60 at
-        most, one of an hour 300, one of a day 500.
-        """
-        progress, running_seconds = job.live.progress, job.live.running_seconds()
-        if progress is None or progress == job.recorded_progress or job.lost:
-            return
-        if running_seconds < job.progress_due:
-            return
-        job.progress_due = running_seconds * (1 + _PROGRESS_SHARE)
-        done, total = job.recorded_progress = progress
-        event = JobProgressed(
-            job_id=job.id,
-            source=self._joblog.source,
-            done=done,
-            total=total,
-        )
-        job.appending = asyncio.ensure_future(
-            self._bus.append(self._joblog.outgoing(event, job.sequence))
-        )
-        try:
-            job.sequence = await job.appending
-        except BusError:  # whether the job is still this worker's is looked up anyway
-            job.recorded_progress = None
+        """Records how far a running job is."""
+        await record_progress(self._bus, self._joblog, job)
 
 
 def _runs(record: JobRecord, job: ClaimedJob) -> bool:

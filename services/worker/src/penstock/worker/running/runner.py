@@ -113,6 +113,7 @@ class Runner:
                 taken.append(self._todo.pop())
             except IndexError:
                 break
+        taken.reverse()  # they are offered again in this order, the oldest first
         return taken
 
     def drop(self, job: ClaimedJob) -> bool:

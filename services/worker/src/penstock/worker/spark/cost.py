@@ -17,10 +17,22 @@ from penstock.events.job import SparkCost
 log = logging.getLogger(__name__)
 
 _SECONDS = 5.0
-"""A web UI that was never asked takes seconds on a busy host."""
+_FIRST_SECONDS = 60.0
+"""A web UI that was never asked loads its classes first: seconds, and many on a busy host."""
 _MOST_BYTES = 32_000_000
 
 Row = Mapping[str, Any]
+
+
+def warm(ui: str) -> None:
+    """Asks for what any cost needs, so that the web UI is quick when an attempt has ended.
+
+    Blocks until the web UI answers; meant for a thread beside the first job.
+    """
+    try:
+        _read(f"{ui}/api/v1/applications", _FIRST_SECONDS)
+    except (OSError, ValueError) as error:
+        log.info("Spark's web UI at %s does not answer: %r", ui, error)
 
 
 def ask(ui: str, tag: str) -> SparkCost | None:
@@ -64,8 +76,8 @@ def total(jobs: Sequence[Row], stages: Sequence[Row], tag: str) -> SparkCost:
     )
 
 
-def _read(url: str) -> Any:
+def _read(url: str, seconds: float = _SECONDS) -> Any:
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"found {url[:80]!r}, expected the address of Spark's web UI")
-    with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 - checked above
+    with urlopen(url, timeout=seconds) as answer:  # noqa: S310 - checked above
         return json.loads(answer.read(_MOST_BYTES))

@@ -118,7 +118,7 @@ class SparkLease:
 
     def cost(self, token: int) -> SparkCost | None:
         """What the attempt of this token cost on Spark; blocks for a moment. From any thread."""
-        ui = self._line.ui if self._line else self._ui
+        ui = self._web_ui()
         return cost.ask(ui, f"penstock-token-{token}") if ui else None
 
     def close(self) -> None:
@@ -147,9 +147,14 @@ class SparkLease:
             span.set_attribute(names.SPARK_SESSION, fresh.session.session_id)
         if self._line:
             self._line.name_session(fresh.session.session_id)
+        if self.measures_cost and (ui := self._web_ui()):
+            threading.Thread(target=cost.warm, args=(ui,), name="spark-ui", daemon=True).start()
         self._used_at = time.monotonic()
         log.info("the Spark session is open after %.1f s", self._used_at - began)
         return fresh
+
+    def _web_ui(self) -> str:
+        return self._line.ui if self._line else self._ui
 
     def _awaited(self) -> str:
         if self._line is None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from penstock.config.topology import Priority
 from penstock.events.workflow_memo import (
     MAX_STATUS_FIELDS,
     Status,
@@ -21,7 +22,8 @@ from penstock.events.workflow_memo import (
 from penstock.jobs.batches.allowed_failures import parse_allowed_failures
 from penstock.jobs.errors import StepFailed, WorkflowError
 from penstock.jobs.job_type import Call
-from penstock.jobs.workflows.coded import results
+from penstock.jobs.retry import Backoff
+from penstock.jobs.workflows.coded import results, step_options
 from penstock.jobs.workflows.coded.commands import (
     NO_DEFAULT,
     Awaited,
@@ -36,9 +38,9 @@ from penstock.jobs.workflows.coded.commands import (
     Sleep,
     WaitSignal,
 )
-from penstock.jobs.workflows.coded.compensations import Compensation, Compensations
-from penstock.jobs.workflows.coded.driver import Driver
 from penstock.jobs.workflows.coded.results import MapResult
+from penstock.jobs.workflows.coded.running.compensations import Compensation, Compensations
+from penstock.jobs.workflows.coded.running.driver import Driver
 
 T = TypeVar("T")
 
@@ -59,39 +61,82 @@ class WorkflowContext:
 
     # --- awaitables -------------------------------------------------------------------------------
     def run(
-        self, call: Call, *, name: str = "", compensate: Compensation | None = None
+        self,
+        call: Call,
+        *,
+        name: str = "",
+        compensate: Compensation | None = None,
+        timeout: float | timedelta = 0.0,
+        tries: int = 0,
+        backoff: Backoff | None = None,
+        delay: float | timedelta = 0.0,
+        queue: str = "",
+        priority: Priority = "normal",
+        tags: Iterable[str] = (),
     ) -> Command[Any]:
         """Runs a job, in its own queue; awaited, its result.
+
+        The options below hold for this step alone. They are no part of what must be the same when
+        the code runs again; a step that was recorded keeps those that it was recorded with.
 
         Args:
             call: of the job.
             name: in the key; the function's own otherwise.
             compensate: a call of a job that undoes it, or a function that makes one from its
                 result. Once this completed, :meth:`compensate` runs it.
+            timeout: seconds of an attempt, instead of the function's; of a workflow, those of the
+                whole: as ``@workflow(timeout=...)``.
+            tries: attempts allowed, instead of the function's; of a workflow, of each advance.
+            backoff: between attempts, instead of the function's.
+            delay: seconds until its job may start.
+            queue: instead of the function's own.
+            priority: for queues that have priorities.
+            tags: besides the function's.
 
         Raises:
             StepFailed: at the await: the job is dead, or was cancelled.
-            WorkflowError: it is no call, or one that cannot be a step.
+            WorkflowError: it is no call, or one that cannot be a step; or an option that cannot be.
+
+        Example::
+
+            await ctx.run(wrap(order=7), timeout=timedelta(minutes=5), tries=2)
         """
         check_call("ctx.run", call)
         if compensate is not None and not callable(compensate):
             check_call("ctx.run(compensate=...)", compensate)
-        return RunJob(name or results.short_name(call.job.name), call, compensate)
+        options = step_options.checked(
+            queue=queue,
+            priority=priority,
+            delay=delay,
+            tags=tags,
+            tries=tries,
+            timeout=timeout,
+            backoff=backoff,
+        )
+        name = name or results.short_name(call.job.name)
+        return RunJob[Any](name, call, compensate, options).made(self._driver.scope)
 
-    def compensate(self, *, name: str = "compensate") -> Command[None]:
+    def compensate(self, *, at_once: int = 1, name: str = "compensate") -> Command[None]:
         """Undoes the steps that completed, by what they were given as ``compensate=``.
 
         Newest first, each a job of its own, once for each step. All are tried, also where one is
-        dead. Steps that were given up, and whose jobs may complete yet, are awaited first.
+        dead. Steps that were given up, and whose jobs may complete yet, are awaited first. Where
+        the workflow is cancelled meanwhile, or its time is over, it goes on to its end, and
+        `Cancelled` is raised then.
 
         Args:
+            at_once: so many are undone beside each other, then those before them; 1: one after
+                another. The code runs again after each such group: hundreds of steps are undone
+                sooner where several may be at once.
             name: of its scope.
 
         Raises:
             StepFailed: at the await, once all were tried: the first that is dead.
         """
-        undone = Later(partial(newest_first, self, self._driver.compensations))
-        return Join(name, [undone], first_only=True)
+        if not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1:
+            raise WorkflowError(f"ctx.compensate(at_once={at_once!r}): expected 1 or more")
+        undone = Later(partial(newest_first, self, self._driver.compensations, at_once))
+        return Join(name, [undone], first_only=True, undoes=True).made(self._driver.scope)
 
     def map(
         self, calls: Iterable[Call], *, allowed_failures: int | str = 0, name: str = ""
@@ -124,7 +169,8 @@ class WorkflowContext:
             function,
             allowed_failures,
             len(calls) if isinstance(calls, Sized) else None,
-        )
+            first,
+        ).made(self._driver.scope)
 
     def step(self, name: str, function: Callable[..., T], *args: Any) -> Command[T]:
         """Runs a short function inside of the workflow; what it returns is recorded once.
@@ -140,7 +186,7 @@ class WorkflowContext:
         Raises:
             StepFailed: at the await: it raised an error.
         """
-        return RunInline(name, function, args)
+        return RunInline(name, function, args).made(self._driver.scope)
 
     def gather(
         self,
@@ -155,7 +201,7 @@ class WorkflowContext:
             name: of its scope.
             on_failure: ``cancel`` gives up the others when one fails; ``drain`` awaits them first.
         """
-        return Join(name, _checked(parts, self), on_failure=on_failure)
+        return Join(name, _checked(parts, self), on_failure=on_failure).made(self._driver.scope)
 
     def race(self, *parts: Awaited, name: str = "race") -> Command[Any]:
         """Runs parts beside each other; awaited, the result of the first that ends.
@@ -164,7 +210,7 @@ class WorkflowContext:
         """
         if not parts:
             raise WorkflowError("a race has at least one part")
-        return Join(name, _checked(parts, self), first_only=True)
+        return Join(name, _checked(parts, self), first_only=True).made(self._driver.scope)
 
     def continue_as_new(self, call: Call) -> Command[NoReturn]:
         """Ends this run of the code, and begins the workflow anew under the same id.
@@ -183,7 +229,7 @@ class WorkflowContext:
             await ctx.continue_as_new(poll(cursor=cursor))
         """
         check_call("ctx.continue_as_new", call)
-        return ContinueAsNew(call)
+        return ContinueAsNew(call).made(self._driver.scope)
 
     def sleep(self, length: float | timedelta, *, name: str = "sleep") -> Command[None]:
         """Waits; nothing of the workflow is in memory meanwhile.
@@ -192,7 +238,7 @@ class WorkflowContext:
             length: seconds, up to a year.
             name: in the key.
         """
-        return Sleep(name, _span(length))
+        return Sleep(name, step_options.span("ctx.sleep", length)).made(self._driver.scope)
 
     def wait_signal(
         self,
@@ -210,7 +256,8 @@ class WorkflowContext:
             timeout: seconds; None waits without end.
             default: what is returned then, in place of a ``TimeoutError``.
         """
-        return WaitSignal(name, name, kind, None if timeout is None else _span(timeout), default)
+        span = None if timeout is None else step_options.span("ctx.wait_signal", timeout)
+        return WaitSignal(name, name, kind, span, default).made(self._driver.scope)
 
     # --- time, chance, status ---------------------------------------------------------------------
     def now(self) -> datetime:
@@ -262,16 +309,21 @@ class WorkflowContext:
         return hashlib.blake2b(key.encode(), digest_size=16).digest()
 
 
-async def newest_first(context: WorkflowContext, compensations: Compensations) -> None:
+async def newest_first(
+    context: WorkflowContext, compensations: Compensations, at_once: int = 1
+) -> None:
     """Carries out compensations. Raises StepFailed, once all were tried."""
     await AwaitGivenUp()
     failure = None
-    while (call := compensations.newest()) is not None:
+    while calls := compensations.newest(at_once):
         try:
-            await context.run(call)
+            if at_once == 1:
+                await context.run(calls[0])
+            else:
+                await context.gather(*calls, on_failure="drain")
         except StepFailed as error:
             failure = failure or error
-        compensations.carried_out()
+        compensations.carried_out(len(calls))
     if failure is not None:
         raise failure
 
@@ -285,10 +337,12 @@ def check_call(what: str, call: Call) -> None:
 def _checked(parts: tuple[Awaited, ...], context: WorkflowContext) -> list[Awaited]:
     """Raises WorkflowError: one of them cannot be awaited here."""
     checked: list[Awaited] = []
-    for part in parts:
-        if isinstance(part, Call):
-            checked.append(context.run(part))
-        elif isinstance(part, Command) or inspect.iscoroutine(part):
+    for given in parts:
+        part = context.run(given) if isinstance(given, Call) else given
+        if isinstance(part, Command):
+            part.taken()
+            checked.append(part)
+        elif inspect.iscoroutine(part):
             checked.append(part)
         else:
             raise WorkflowError(
@@ -296,13 +350,3 @@ def _checked(parts: tuple[Awaited, ...], context: WorkflowContext) -> list[Await
                 "coroutine"
             )
     return checked
-
-
-_YEAR = timedelta(days=366)
-
-
-def _span(length: float | timedelta) -> timedelta:
-    span = length if isinstance(length, timedelta) else timedelta(seconds=length)
-    if not timedelta() <= span <= _YEAR:
-        raise WorkflowError(f"found {span}, expected a time of up to a year")
-    return span

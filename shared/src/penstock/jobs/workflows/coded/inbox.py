@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict, deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.workflow import (
@@ -12,11 +16,9 @@ from penstock.events.workflow import (
     InboxCarried,
     SignalReceived,
 )
-from penstock.events.workflow_memo import (
-    MAX_INBOX_BYTES,
-    MAX_INBOX_SIGNALS,
-    ScheduledStep,
-)
+from penstock.events.workflow_memo import MAX_READ_IDS, ScheduledStep
+from penstock.jobs.payloads.encryption import is_sealed
+from penstock.jobs.workflows.coded.consumed_signals import ConsumedSignals
 
 Events = Iterable[tuple[int, Event | UnknownEvent]]
 
@@ -37,47 +39,65 @@ class Signal(NamedTuple):
     stored_at: int = 0
 
 
-class Kept(NamedTuple):
-    """What must outlive its events.
+class Mark(NamedTuple):
+    """How far an inbox was used up.
 
     Attributes:
-        signals: the last consumed ones that have an id, without value, and unread ones.
-        refused: how many unread ones are beyond the limits of an inbox.
+        read_to: signals up to this sequence were consumed, or passed over.
+        ids: of those of them that had one, oldest first.
     """
 
-    signals: list[Signal]
-    refused: int
+    read_to: int
+    ids: tuple[str, ...]
 
 
-def unread(events: Events, consumed: Container[int]) -> list[Signal]:
+def unread(events: Events, consumed: ConsumedSignals) -> list[Signal]:
     """Signals that no wait has consumed, oldest first; of those with one id, the first.
 
     Args:
-        consumed: sequences of those that were.
+        events: of the inbox, those after ``consumed.read_to`` at least.
+        consumed: those that were.
     """
-    return [signal for signal in _counted(events) if signal.sequence not in consumed]
+    return [signal for signal in _counted(events, consumed) if signal.sequence not in consumed]
 
 
-def kept(events: Events, consumed: Container[int]) -> Kept:
+def sent_at(events: Events) -> dict[int, datetime]:
+    """When signals were sent, by sequence; not of those whose events have left the log."""
+    return {at: event.at for at, event in events if isinstance(event, SignalReceived)}
+
+
+def mark(events: Events, consumed: ConsumedSignals) -> Mark:
+    """Up to where nothing of an inbox needs to be read again. Args: as of :func:`unread`."""
+    read = list(events)
+    first_unread = min((one.sequence for one in unread(read, consumed)), default=None)
+    signals = {signal.sequence: signal for signal in _stored(read)}
+    if first_unread is not None:
+        read_to = first_unread - 1
+    else:  # what cannot be read, or came twice, is passed over, too
+        places = (at for at, event in read if not isinstance(event, InboxCarried))
+        read_to = max([consumed.read_to, *places, *signals], default=0)
+    passed = [one for at, one in sorted(signals.items()) if consumed.read_to < at <= read_to]
+    ids = dict.fromkeys(name for signal in passed for name in _used_ids(signal, consumed))
+    return Mark(read_to, tuple(name for name in ids if name not in consumed.ids)[-MAX_READ_IDS:])
+
+
+def kept(events: Events, consumed: ConsumedSignals) -> list[Signal]:
     """What must be carried on when the events leave the log.
 
     Args:
-        consumed: sequences of the signals that were.
+        events: of the inbox, those after ``consumed.read_to`` at least.
+        consumed: signals that were.
+
+    Returns:
+        Unread signals; of consumed ones those that have an id, without their value.
     """
-    unread: list[Signal] = []
-    used: deque[Signal] = deque(maxlen=MAX_INBOX_SIGNALS)
-    size = refused = 0
-    for signal in _counted(events):
-        if signal.sequence in consumed:
-            if signal.signal_id:
-                used.append(signal._replace(value=b""))
-            continue
-        size += len(signal.value)
-        if len(unread) >= MAX_INBOX_SIGNALS or size > MAX_INBOX_BYTES:
-            refused += 1
-        else:
-            unread.append(signal)
-    return Kept([*used, *unread], refused)
+    signals = [
+        signal._replace(value=b"", signal_id=next(iter(_used_ids(signal, consumed)), ""))
+        if signal.sequence in consumed
+        else signal
+        for signal in _counted(events, consumed)
+    ]
+    return [one for one in signals if one.sequence not in consumed or one.signal_id]
 
 
 def answered(steps: Iterable[ScheduledStep], signals: Iterable[Signal]) -> dict[int, Signal]:
@@ -94,18 +114,36 @@ def answered(steps: Iterable[ScheduledStep], signals: Iterable[Signal]) -> dict[
     return {step.n: by_name[step.digest].popleft() for step in waits if by_name[step.digest]}
 
 
-def _counted(events: Events) -> Iterator[Signal]:
-    """Each signal once, in the order of sending; of those with one id, the first."""
-    ids: set[str] = set()
+def _counted(events: Events, consumed: ConsumedSignals) -> Iterator[Signal]:
+    """Each signal once, in the order of sending; of those with one id, the first.
+
+    One that was passed over uses up no id: else any key that may signal could keep out, by a value
+    of another type or in clear, the signal that the workflow waits for.
+    """
+    ids = set(consumed.ids)
     by_sequence: dict[int, Signal] = {}
     for signal in _stored(events):
         by_sequence[signal.sequence] = signal
-    for _, signal in sorted(by_sequence.items()):
-        if signal.signal_id in ids:
+    for sequence, signal in sorted(by_sequence.items()):
+        if sequence <= consumed.read_to or not ids.isdisjoint(_ids(signal)):
             continue
-        if signal.signal_id:
-            ids.add(signal.signal_id)
+        ids.update(_used_ids(signal, consumed))
         yield signal
+
+
+def _used_ids(signal: Signal, consumed: ConsumedSignals) -> Iterable[str]:
+    return () if signal.sequence in consumed.refused else _ids(signal)
+
+
+def _ids(signal: Signal) -> Iterator[str]:
+    """What makes it the same as another one.
+
+    An encrypted value has one of its own: a copy of it, which needs no key, is not sent again.
+    """
+    if signal.signal_id:
+        yield signal.signal_id
+    if is_sealed(signal.value):
+        yield f"sealed:{hashlib.blake2b(signal.value, digest_size=16).hexdigest()}"
 
 
 def _stored(events: Events) -> Iterator[Signal]:
@@ -116,6 +154,13 @@ def _stored(events: Events) -> Iterator[Signal]:
             case InboxCarried():
                 for one in event.signals:
                     yield Signal(one.signal, one.sequence, one.value, one.signal_id, at)
+
+
+def without_value(signal: SignalReceived) -> SignalReceived:
+    """One that was consumed, of which only the ids still count."""
+    if is_sealed(signal.value):
+        return signal
+    return msgspec.structs.replace(signal, value=b"")
 
 
 def carried(signal: Signal) -> CarriedSignal:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.events.job_event import JobEvent
+from penstock.events.job_event import JobError, JobEvent
 from penstock.events.workflow import (
     MemoCarried,
     StepRecorded,
@@ -25,12 +25,15 @@ from penstock.events.workflow import (
 )
 from penstock.events.workflow_memo import (
     CANCEL_KEY,
+    MAX_READ_IDS,
+    MAX_REFUSED_SIGNALS,
+    TIMED_OUT,
     MemoEntry,
-    RefusedSignal,
     ScheduledStep,
     WaitGroup,
     WorkflowMemo,
 )
+from penstock.jobs.workflows.coded import consumed_signals
 
 EMPTY = WorkflowMemo()
 _PART_BYTES = 250_000
@@ -84,14 +87,42 @@ def advanced(memo: WorkflowMemo | None, event: WorkflowAdvanced) -> WorkflowMemo
         cancelled=event.cancelled,
         refused=event.refused,
     )
+    read_to = max(memo.read_to, event.read_to)
+    entries = (*memo.entries, entry)
     return msgspec.structs.replace(
         memo,
-        entries=(*memo.entries, entry),
+        entries=_with_last_refusals(entries, read_to) if event.refused else entries,
         wait=event.wait,
         status=event.status,
         sealed_status=event.sealed_status,
         advances=event.number,
+        read_to=read_to,
+        read_ids=(*memo.read_ids, *event.read_ids)[-MAX_READ_IDS:],
+        ends_by=event.ends_by or memo.ends_by,
         **_by_code(memo, event),
+    )
+
+
+def _with_last_refusals(entries: tuple[MemoEntry, ...], read_to: int) -> tuple[MemoEntry, ...]:
+    """The same without signals that were passed over long ago: any number of them may be sent.
+
+    Those stay that are needed to know that they were, behind ``read_to``.
+    """
+    if sum(len(entry.refused) for entry in entries) <= MAX_REFUSED_SIGNALS:
+        return entries
+    last = {one.sequence for one in consumed_signals.refused_in(entries)[-MAX_REFUSED_SIGNALS:]}
+    return tuple(
+        msgspec.structs.replace(
+            entry,
+            refused=tuple(
+                one if one.sequence in last else msgspec.structs.replace(one, reason="")
+                for one in entry.refused
+                if one.sequence in last or one.sequence > read_to
+            ),
+        )
+        if entry.refused
+        else entry
+        for entry in entries
     )
 
 
@@ -143,29 +174,53 @@ def continued(memo: WorkflowMemo | None, event: WorkflowContinued) -> WorkflowMe
         fixes=memo.fixes + 1,
         generation=event.generation,
         first_number=first_number,
-        read_to=event.read_to,
+        read_to=max(memo.read_to, event.read_to),
         read=event.read,
+        read_ids=(*memo.read_ids, *event.read_ids)[-MAX_READ_IDS:],
         cancelling=memo.cancelling,
         cancel_by=memo.cancel_by,
+        ends_by=memo.ends_by,
+        timed_out=memo.timed_out,
     )
 
 
 def cancelling(memo: WorkflowMemo | None, event: WorkflowCancelling) -> WorkflowMemo:
     """The memo of one that is being cancelled."""
     reason = event.reason or "cancelled"
-    return msgspec.structs.replace(memo or EMPTY, cancelling=reason, cancel_by=event.until)
+    return msgspec.structs.replace(
+        memo or EMPTY, cancelling=reason, cancel_by=event.until, timed_out=event.timed_out
+    )
+
+
+def cancellation(memo: WorkflowMemo) -> JobError | None:
+    """Why its code is to be given ``Cancelled``; None where it is not, or was given it."""
+    if not memo.cancelling:
+        return None
+    kind = TIMED_OUT if memo.timed_out else "cancelled"
+    return JobError(kind=kind, message=memo.cancelling)
+
+
+def cancel_reason(memo: WorkflowMemo) -> str:
+    """Why it is being cancelled, whether or not its code knows; empty where it is not."""
+    ends = (end for entry in memo.entries for end in entry.consumed if end.key == CANCEL_KEY)
+    noted = next((end.error.message for end in ends if end.error), "")
+    return memo.cancelling or noted
 
 
 def revived(memo: WorkflowMemo | None, changed: bool) -> WorkflowMemo | None:
     """The memo of one that lives again: it is not being cancelled, unless its code knows it is.
+
+    The time that the whole may take is counted anew.
 
     Args:
         changed: it has other arguments now, and so may its steps; what they returned counts.
     """
     if memo is None:
         return memo
-    if memo.cancel_by is not None:
-        memo = msgspec.structs.replace(memo, cancelling="", cancel_by=None)
+    if memo.cancel_by is not None or memo.ends_by is not None:
+        memo = msgspec.structs.replace(
+            memo, cancelling="", cancel_by=None, ends_by=None, timed_out=False
+        )
     if not changed:
         return memo
     return msgspec.structs.replace(memo, accepted=len(memo.entries), fixes=memo.fixes + 1)
@@ -257,15 +312,35 @@ def scheduled_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
 
 
 def open_steps(memo: WorkflowMemo) -> dict[str, ScheduledStep]:
-    """What was scheduled, and is neither consumed nor given up for good, by key."""
+    """What was scheduled, and is neither consumed nor given up for good, by key.
+
+    Of a workflow that is cancelled, workflows below it are not: their ends are waited for.
+    """
     steps = scheduled_steps(memo)
     given_up = {n for entry in memo.entries for n in entry.cancelled}
+    clean_up = _given_up_as_cancelled(memo)
     consumed = {resolution.key for entry in memo.entries for resolution in entry.consumed}
     return {
         key: step
         for key, step in steps.items()
-        if key not in consumed and (step.n not in given_up or step.is_compensated)
+        if key not in consumed
+        and (
+            step.n not in given_up
+            or step.is_compensated
+            or (step.kind == "workflow" and step.n in clean_up)
+        )
     }
+
+
+def _given_up_as_cancelled(memo: WorkflowMemo) -> set[int]:
+    """Numbers of the steps that were given up since its code was given ``Cancelled``."""
+    numbers: set[int] = set()
+    is_cancelled = False
+    for entry in memo.entries:
+        is_cancelled = is_cancelled or any(end.key == CANCEL_KEY for end in entry.consumed)
+        if is_cancelled:
+            numbers.update(entry.cancelled)
+    return numbers
 
 
 def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
@@ -278,31 +353,9 @@ def given_up_steps(memo: WorkflowMemo) -> list[ScheduledStep]:
     ]
 
 
-class ConsumedSignals:
-    """Sequences of the signals that a workflow took note of, in all of its generations."""
-
-    def __init__(self, read_to: int, later: Iterable[int]) -> None:
-        self.read_to, self.later = read_to, frozenset(later)
-
-    def __contains__(self, sequence: object) -> bool:
-        return isinstance(sequence, int) and (sequence <= self.read_to or sequence in self.later)
-
-
-def consumed_signals(memo: WorkflowMemo) -> ConsumedSignals:
-    """Sequences of the signals that it took note of, or passed over."""
-    consumed = {
-        resolution.sequence
-        for entry in memo.entries
-        for resolution in entry.consumed
-        if resolution.sequence
-    }
-    refused = (signal.sequence for signal in refused_signals(memo))
-    return ConsumedSignals(memo.read_to, consumed.union(memo.read, refused))
-
-
-def refused_signals(memo: WorkflowMemo) -> list[RefusedSignal]:
-    """Signals whose values were of another type than what was waited for, oldest first."""
-    return [signal for entry in memo.entries for signal in entry.refused]
+def knows_of_cancel(memo: WorkflowMemo) -> bool:
+    """Whether its code was given ``Cancelled``."""
+    return any(end.key == CANCEL_KEY for entry in memo.entries for end in entry.consumed)
 
 
 def goes_on(wait: Iterable[WaitGroup], ended: Mapping[int, bool]) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import timedelta
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -16,8 +18,8 @@ from penstock.events.workflow_memo import (
     StepOutcome,
 )
 from penstock.jobs.batches.batch_record import BatchRecord, BatchState
-from penstock.jobs.errors import StepFailed
-from penstock.jobs.job_type import JobType
+from penstock.jobs.errors import StepFailed, WrongResult
+from penstock.jobs.job_type import Call, JobType, type_name
 from penstock.jobs.workflows.coded.commands import (
     NO_DEFAULT,
     Command,
@@ -27,6 +29,12 @@ from penstock.jobs.workflows.coded.commands import (
     Sleep,
     WaitSignal,
 )
+from penstock.jobs.workflows.coded.running.nodes import Diverged
+
+_MAX_SHOWN_FIELDS = 8
+_MAX_DEPTH = 20
+_PLAIN = (type(None), bool, int, float, str, bytes, Decimal, UUID, datetime, date, time, timedelta)
+_encode_stably = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class MapResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +104,38 @@ def digest(command: Command[Any], sealed: bool) -> str:
     return ""
 
 
+def argument_digest(command: Command[Any], sealed: bool) -> str:
+    """What must be the same, too, where both the record and the code have it; else empty.
+
+    Args:
+        command: an inline step with plain values as arguments, or a batch. Other values, an
+            author's own types among them, have no encoding that outlasts a deployment.
+        sealed: as of :func:`digest`.
+    """
+    match command:
+        case RunInline(args=args) if not sealed and _is_plain(args):
+            try:
+                encoded = _encode_stably(args)
+            except (ValueError, TypeError, OverflowError, RecursionError):
+                return ""
+        case RunBatch(first=Call() as first) if not (sealed or first.job.encrypted):
+            encoded = first.arguments + f" {command.total}".encode()
+        case _:
+            return ""
+    return hashlib.blake2b(encoded, digest_size=6).hexdigest()
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    if depth > _MAX_DEPTH:
+        return False
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return all(_is_plain(item, depth + 1) for item in value)
+    if kind is dict:
+        return all(_is_plain(item, depth + 1) for pair in value.items() for item in pair)
+    return kind in _PLAIN
+
+
 def length(command: Command[Any]) -> timedelta | None:
     """How long it is waited for; None: without end."""
     if isinstance(command, Sleep):
@@ -110,35 +150,76 @@ def failure(result: InlineResult) -> StepFailed | None:
     return StepFailed(result.key, result.error.kind, result.error.message)
 
 
-def value(command: Command[Any], resolution: Resolution) -> Any:
+def value(command: Command[Any], end: Resolution, sealed: bool = False) -> Any:
     """What the await returns.
+
+    Args:
+        command: what is awaited.
+        end: with a value that is not encrypted.
+        sealed: of an encrypted workflow: nothing of its value is named in an error.
 
     Raises:
         StepFailed: the job did not complete.
         TimeoutError: no signal came, and there is no default.
-        WrongResult, msgspec.MsgspecError: the value is of another type.
+        Diverged: the value is of another type than the code expects: it was stored by a job, or
+            consumed by a wait, that declared another one; or no such step ends so.
     """
-    match command, resolution.outcome:
-        case RunJob(), "completed" if resolution.value in _NOTHING:
+    match command, end.outcome:
+        case RunJob(), "completed" if end.value in _NOTHING:
             return None  # whatever its function declares: it stores none, or its error was ignored
-        case RunJob(), "completed":
-            job = command.call.job
-            if isinstance(job, JobType):
-                return job.decode_result(resolution.value)
-            return msgspec.msgpack.decode(resolution.value)
-        case RunBatch(), "completed":
-            return msgspec.msgpack.decode(resolution.value, type=MapResult)
-        case WaitSignal(), "received":
-            return msgspec.msgpack.decode(resolution.value, type=command.kind)
+        case (RunJob() | RunBatch(), "completed") | (WaitSignal(), "received"):
+            try:
+                return _decoded(command, end.value)
+            except Exception as error:  # also what an author's own types raise
+                raise Diverged(_mismatch(command, end, error, sealed)) from error
         case WaitSignal(), "timed-out":
             if command.default is NO_DEFAULT:
                 raise TimeoutError(f"no signal {command.signal!r} came within {command.timeout}")
             return command.default
         case _, "failed" | "cancelled":
-            error = resolution.error
-            kind, message = (error.kind, error.message) if error else (resolution.outcome, "")
-            raise StepFailed(resolution.key, kind, message)
-    return None
+            job_error = end.error
+            kind, message = (job_error.kind, job_error.message) if job_error else (end.outcome, "")
+            raise StepFailed(end.key, kind, message)
+        case Sleep(), "fired":
+            return None
+    raise Diverged(f"recorded is that {end.key!r} ended as {end.outcome!r}, as no such step does")
+
+
+def _decoded(command: Command[Any], value: bytes) -> Any:
+    match command:
+        case RunJob(call=Call(job=JobType() as job)):
+            return job.decode_result(value)
+        case RunBatch():
+            return msgspec.msgpack.decode(value, type=MapResult)
+        case WaitSignal():
+            return msgspec.msgpack.decode(value, type=command.kind)
+    return msgspec.msgpack.decode(value)
+
+
+def _mismatch(command: Command[Any], end: Resolution, error: Exception, sealed: bool) -> str:
+    noun = "signal" if isinstance(command, WaitSignal) else "result"
+    if sealed:
+        return f"recorded under {end.key!r} is a {noun} of another type than the code expects"
+    reason = str(error)
+    if not isinstance(error, WrongResult):  # that names the function and its type
+        reason = f"it expects {type_name(getattr(command, 'kind', MapResult))}: {reason}"
+    return (
+        f"recorded under {end.key!r} is a {noun} of type {_shape(end.value)}, which the code "
+        f"cannot take: {reason}"
+    )
+
+
+def _shape(value: bytes) -> str:
+    """The type of an encoded value, with names of fields and without their contents."""
+    try:
+        plain = msgspec.msgpack.decode(value)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return "unreadable"
+    if not isinstance(plain, dict):
+        return type(plain).__name__
+    names = [str(name)[:40] for name in plain]
+    ellipsis = ", ..." if len(names) > _MAX_SHOWN_FIELDS else ""
+    return f"object with fields {', '.join(names[:_MAX_SHOWN_FIELDS])}{ellipsis}"
 
 
 def misfit(command: Command[Any], value: bytes) -> str:

@@ -19,10 +19,12 @@ from penstock.events.workflow_memo import (
 )
 from penstock.jobs import derived_ids
 from penstock.jobs.errors import Undecryptable
+from penstock.jobs.job_type import Call
 from penstock.jobs.payloads import encryption
 from penstock.jobs.payloads.encryption import About, KeyRing, Purpose, is_sealed, unpack
 from penstock.jobs.payloads.payload import Payload
-from penstock.jobs.workflows.coded.nodes import Leaf
+from penstock.jobs.workflows.coded.commands import RunJob, WaitSignal
+from penstock.jobs.workflows.coded.running.nodes import Leaf
 
 
 class Secrets:
@@ -31,36 +33,58 @@ class Secrets:
     Args:
         ring: keys that open and seal.
         call: the encoded call of the workflow; None for one without anything to hide.
+        generation: how often it began anew; results of inline steps and its status are bound to it.
 
     Attributes:
         are_sealed: whether what it records is to be sealed.
     """
 
-    def __init__(self, ring: KeyRing | None = None, call: Payload | None = None) -> None:
-        self._ring, self._call = ring or KeyRing(), call
+    def __init__(
+        self, ring: KeyRing | None = None, call: Payload | None = None, generation: int = 0
+    ) -> None:
+        self._ring, self._call, self._generation = ring or KeyRing(), call, generation
         self.are_sealed = call is not None and encryption.holds_sealed(call)
+
+    def of_generation(self, generation: int) -> Secrets:
+        """Those of a workflow that began anew so often: keys of its steps come again."""
+        if not self.are_sealed or generation == self._generation:
+            return self
+        return Secrets(self._ring, self._call, generation)
 
     def opened(self, leaf: Leaf, end: Resolution) -> Resolution:
         """The same end with a value that can be decoded.
+
+        Outcomes, errors and the counts of a batch are never sealed.
 
         Raises:
             MissingKey: this process lacks the key.
             Undecryptable: it was sealed for something else, or not at all where it must be.
         """
-        if not is_sealed(end.value):
-            return end
-        is_signal = leaf.kind == "signal"
-        plain = (
-            self.signal(leaf.digest, end.value) if is_signal else self._open_result(leaf, end.value)
-        )
+        match leaf.command, end.outcome:
+            case WaitSignal(signal=signal), "received":
+                plain = self.signal(signal, end.value)
+            case RunJob(call=call), "completed":
+                plain = self._result_of(call, leaf.n or 0, end.value)
+            case _:
+                return end
         return msgspec.structs.replace(end, value=plain)
 
-    def _open_result(self, leaf: Leaf, value: bytes) -> bytes:
-        sealed = unpack(value)
-        step_id = derived_ids.step_id(self._call.id if self._call else "", leaf.n or 0)
-        if sealed.job != step_id:
+    def _result_of(self, call: Call, n: int, value: bytes) -> bytes:
+        """What step ``n`` returned. All steps of an encrypted workflow are dispatched encrypted."""
+        step_id = derived_ids.step_id(self._call.id if self._call else "", n)
+        if not is_sealed(value):
+            is_none_stored = not value and not getattr(call.job, "store_result", False)
+            if is_none_stored or not (self.are_sealed or call.job.encrypted):
+                return value
             raise Undecryptable(
-                f"expected the encrypted result of job {step_id}, found one of {sealed.job[:80]}"
+                f"the result of job {step_id} is not encrypted, and its arguments are: who stored "
+                "it may hold no key"
+            )
+        sealed = unpack(value)
+        if (sealed.job, sealed.function) != (step_id, call.job.name):
+            raise Undecryptable(
+                f"expected the encrypted result of job {step_id} ({call.job.name}), found one of "
+                f"{sealed.job[:80]} ({sealed.function[:80]})"
             )
         about = encryption.about_result(sealed.job, sealed.function, sealed.queue)
         return self._ring.open(value, about)
@@ -70,13 +94,16 @@ class Secrets:
         if not self.are_sealed or not result.value:
             return result
         value = self._seal("inline", result.key, result.value)
-        return InlineResult(result.key, result.digest, value, result.error)
+        return msgspec.structs.replace(result, value=value)
 
     def result(self, result: InlineResult) -> bytes:
-        """What an inline step returned, encoded. Raises MissingKey, Undecryptable."""
-        if not is_sealed(result.value):
-            return result.value
-        return self._open("inline", result.key, result.value)
+        """What an inline step returned, encoded.
+
+        Raises:
+            MissingKey: this process lacks the key.
+            Undecryptable: it was sealed for something else, or not at all where it must be.
+        """
+        return self._open("inline", result.key, result.value) if self.are_sealed else result.value
 
     def sealed_call(self, call: Payload) -> Payload:
         """A call of the workflow with other arguments, as it is recorded. Raises MissingKey."""
@@ -120,13 +147,15 @@ class Secrets:
     def _about(self, purpose: Purpose, place: str) -> About:
         assert self._call is not None
         call = self._call
+        is_of_generation = self._generation and purpose != "signal"  # sent without knowing of it
+        bound_to = f"{self._generation}#{place}" if is_of_generation else place
         # Not bound to its queue: a workflow may be moved to another one.
         return About(
             purpose=purpose,
             job=call.id,
             function=call.function,
             queue="",
-            call=place.encode(),
+            call=bound_to.encode(),
         )
 
 

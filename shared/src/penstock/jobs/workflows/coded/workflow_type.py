@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from penstock.jobs import registry
@@ -12,6 +13,7 @@ from penstock.jobs.job_type import JobType, NamedJob
 from penstock.jobs.middleware import Unique
 from penstock.jobs.retry import DEFAULT_BACKOFF, Backoff, Delay
 from penstock.jobs.retry import retries as put_in_order
+from penstock.jobs.workflows.coded import step_options
 from penstock.jobs.workflows.coded.context import WorkflowContext
 
 P = ParamSpec("P")
@@ -28,6 +30,7 @@ class WorkflowType(JobType[P, R]):
     Attributes:
         version: as its author declares it.
         compatible_with: versions whose instances it goes on with, too.
+        whole_seconds: from its first advance to its end; 0: without a limit.
         digest: of its code; of another version of Python, another one.
         versions: all that are registered under its name.
     """
@@ -40,6 +43,7 @@ class WorkflowType(JobType[P, R]):
         *,
         version: int,
         compatible_with: Sequence[int] = (),
+        whole_seconds: float = 0.0,
         **options: Any,
     ) -> None:
         if not inspect.iscoroutinefunction(function):
@@ -48,6 +52,7 @@ class WorkflowType(JobType[P, R]):
         self.is_async = False  # stepped by hand, in a thread of its own
         self.version, self.digest = version, _digest(function)
         self.compatible_with = frozenset(compatible_with)
+        self.whole_seconds = whole_seconds
         self.versions: dict[int, WorkflowType[Any, Any]] = {version: self}
 
     def serving(self, version: int) -> WorkflowType[Any, Any] | None:
@@ -120,6 +125,7 @@ def workflow(
     name: str = "",
     version: int = 1,
     compatible_with: Sequence[int] = (),
+    timeout: float | timedelta = 0.0,
     tries: int = 0,
     timeout_seconds: float = 0.0,
     backoff: Backoff | Sequence[float] | Delay = DEFAULT_BACKOFF,
@@ -141,7 +147,11 @@ def workflow(
         version: of its code, recorded with each instance, which goes on with code of its own
             version: register the functions of several under one ``name``.
         compatible_with: versions whose instances this code goes on with, where theirs is not there.
-        tries: attempts of each advance that may fail; 0 takes the pool's.
+        timeout: seconds that the whole may take, from its first advance on, whatever it waits for;
+            generations of ``continue_as_new`` are parts of it. Then ``Cancelled`` is raised at its
+            await, it may clean up as a cancelled one, and is dead (``workflow-timeout``). 0: none.
+        tries: attempts of each advance that may fail; 0 takes the pool's. A lost worker is none:
+            an advance is dead after ``jobs.max_lost_workers`` of these in a row.
         timeout_seconds: of each advance, not of the whole; 0 takes the pool's.
         backoff: delay between attempts of an advance that failed.
         tags: as of a job.
@@ -166,6 +176,7 @@ def workflow(
     """
 
     checked = _checked_versions(version, compatible_with)
+    whole_seconds = step_options.span("@workflow(timeout=...)", timeout).total_seconds()
 
     def mark(
         function: Callable[Concatenate[WorkflowContext, P], Coroutine[Any, Any, R]],
@@ -174,6 +185,7 @@ def workflow(
             function,
             version=version,
             compatible_with=checked,
+            whole_seconds=whole_seconds,
             name=name or f"{function.__module__}.{function.__qualname__}",
             queue=queue,
             tries=tries,

@@ -10,23 +10,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from penstock.config.topology import Priority
 from penstock.events.condition import Condition, Path
 from penstock.events.graph import MAX_STEPS, Rule
 from penstock.jobs.errors import NotFound
+from penstock.jobs.workflows.declared import bounds
 from penstock.jobs.workflows.declared.definition import (
+    MAX_BYTES,
     Branch,
     DeclaredCall,
     DeclaredStep,
     Definition,
     SignalWait,
     ValueJoin,
+    canonical,
 )
 from penstock.jobs.workflows.declared.planning import all_names, beginning_name, with_paths
 from penstock.jobs.workflows.declared.validation import BadDefinition, checked
+
+MAX_LEVELS = 8
+"""Of workflows that contain each other, the outermost included."""
+MAX_NESTED_BYTES = 4_000_000
+"""Of all inner workflows: half of the largest message that a broker is set up for."""
 
 Lookup = Callable[[str], Definition]
 """The definition of a name. Raises NotFound."""
@@ -60,8 +70,9 @@ def spelled_out(definition: Definition, lookup: Lookup) -> Definition:
         lookup: finds the inner ones.
 
     Raises:
-        BadDefinition: workflows that contain each other, with the path; more steps than an instance
-            may have; what an inner workflow requires is not given; or it cannot run in this place.
+        BadDefinition: workflows that contain each other, with the path; more steps, or larger
+            contexts, than an instance may have; what an inner workflow requires is not given; or it
+            cannot run in this place.
         NotFound: there is no such inner workflow.
     """
     if not inner_names(definition):
@@ -73,14 +84,29 @@ def spelled_out(definition: Definition, lookup: Lookup) -> Definition:
             f"workflow {definition.name!r}: {counts[several[0]]} steps have the name "
             f"{several[0]!r}, those of inner workflows included"
         )
+    if refusal := bounds.refusal(bounds.declared_work(whole.steps)):
+        raise BadDefinition(f"workflow {definition.name!r}: {refusal}")
     return whole
 
 
+class _Inner(NamedTuple):
+    """A workflow that is a step, and its size as JSON."""
+
+    definition: Definition
+    definition_bytes: int
+    context_bytes: int
+
+
 class _Nesting:
-    """Counts the steps while they take their places."""
+    """Counts steps and bytes while they take their places.
+
+    So nothing is made that would be refused afterwards, however often a workflow is a step.
+    """
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup, self._count = lookup, 0
+        self._bytes = self._context_bytes = 0
+        self._inner_workflows: dict[str, _Inner] = {}
 
     def within(self, definition: Definition, outer: tuple[str, ...]) -> Definition:
         """The definition without inner workflows.
@@ -115,7 +141,12 @@ class _Nesting:
         if step.workflow in outer:
             path = " → ".join((*outer[outer.index(step.workflow) :], step.workflow))
             raise BadDefinition(f"{where}: workflows contain each other: {path}")
-        inner = checked(self._lookup(step.workflow))
+        if len(outer) >= MAX_LEVELS:
+            raise BadDefinition(
+                f"{where}: workflows are nested more than {MAX_LEVELS} levels deep: "
+                f"{' → '.join((*outer, step.workflow))}"
+            )
+        inner, definition_bytes, context_bytes = self._inner_of(step.workflow)
         given = step.arguments.keys() | step.takes.keys()
         if unknown := sorted(given - inner.keys):
             declared = ", ".join(sorted(inner.keys)) or "none"
@@ -129,9 +160,29 @@ class _Nesting:
                 f"{', '.join(map(repr, missing))}"
             )
         self._count += 2  # the joins before and after it
+        self._context_bytes += context_bytes
+        self._bytes += definition_bytes
+        for size, most, what in (
+            (self._context_bytes, MAX_BYTES, "the contexts of its inner workflows"),
+            (self._bytes, MAX_NESTED_BYTES, "its inner workflows, each as often as it is a step,"),
+        ):
+            if size > most:
+                raise BadDefinition(
+                    f"workflow {outer[0]!r}: {what} have more than {most:,} bytes together"
+                )
         whole = self.within(inner, (*outer, inner.name))
         context = {key: value for key, value in whole.context.items() if key not in step.takes}
         return _named_within(step, replace(whole, context={**context, **step.arguments}))
+
+    def _inner_of(self, name: str) -> _Inner:
+        """Raises BadDefinition, NotFound."""
+        inner = self._inner_workflows.get(name)
+        if inner is None:
+            definition = checked(self._lookup(name))
+            context_bytes = len(msgspec.json.encode(definition.context))
+            inner = _Inner(definition, len(canonical(definition)), context_bytes)
+            self._inner_workflows[name] = inner
+        return inner
 
 
 def _where(step: DeclaredStep, outer: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ is not recorded anywhere: each process that asks comes to the same answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,9 +17,12 @@ from msgspec import UNSET
 from penstock.events.condition import Path
 from penstock.events.graph import GraphStep, Join, OnFailure
 from penstock.jobs.batches.slots import Slot
-from penstock.jobs.workflows.declared import step_state
+from penstock.jobs.workflows.declared import bounds, step_state
+from penstock.jobs.workflows.declared.outcomes import Outcomes, readable
+from penstock.jobs.workflows.declared.remembered import Remembered
+from penstock.jobs.workflows.declared.step_graph import StepGraph, positions_of
 from penstock.jobs.workflows.declared.step_state import BAD, ENDED, StepState
-from penstock.jobs.workflows.declared.values import ConditionError, holds, inside
+from penstock.jobs.workflows.declared.values import ConditionError, holds
 
 _OF_SLOT = {
     Slot.PENDING: StepState.RUNNING,
@@ -28,15 +31,11 @@ _OF_SLOT = {
     Slot.CANCELLED: StepState.CANCELLED,
 }
 _MOST_NAMED = 12
+_MOST_READ = 20
+"""Results that are read before it is judged again: they may be too large together."""
 
 STOPPED = "cancelled"
 """Begins the reason of a workflow that ends because it was stopped."""
-
-
-class Unreadable(msgspec.Struct, frozen=True):
-    """In place of a result: why it is not available."""
-
-    reason: str
 
 
 class End(msgspec.Struct, frozen=True):
@@ -59,6 +58,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         ready: steps whose jobs are to be dispatched now.
         unread: completed steps whose results are needed to decide about others.
         values: the results of joins that have one.
+        outcomes: what those left behind that have completed.
         end: set if nothing is left to be done.
     """
 
@@ -66,16 +66,23 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     ready: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
     values: Mapping[int, Any] = {}
+    outcomes: Outcomes
     end: End | None = None
 
 
 class Plan:
     """The steps of a workflow that was started.
 
+    It remembers what it has worked out, so that a judgement repeats only what has changed.
+
     Args:
         steps: in an order in which none needs a later one; compensations last.
         on_failure: whether other steps begin after one has failed.
         context: what the steps share, at the start.
+        refusal: why it cannot be judged.
+
+    Attributes:
+        refusal: likewise, or why it is too large; it then fails, and begins no step. Else empty.
     """
 
     def __init__(
@@ -83,39 +90,17 @@ class Plan:
         steps: Sequence[GraphStep],
         on_failure: OnFailure = "stop",
         context: Mapping[str, Any] | None = None,
+        refusal: str = "",
     ) -> None:
-        self.steps, self.on_failure, self.context = tuple(steps), on_failure, dict(context or {})
+        self.graph, self.on_failure, self.context = StepGraph(steps), on_failure, context or {}
+        self.steps = self.graph.steps
         self.undoing = {
             step.compensates: position
             for position, step in enumerate(self.steps)
             if step.compensates is not None
         }
-
-    @cached_property
-    def _before(self) -> list[int]:
-        """Of each step those that have ended before it, as bits; its own for a compensation."""
-        before: list[int] = []
-        for step in self.steps:
-            own = step.needs if step.compensates is None else (step.compensates,)
-            bits = 0
-            for need in own:
-                bits |= before[need] | 1 << need
-            before.append(bits)
-        return before
-
-    def setters(self, key: str, position: int | None = None) -> list[int]:
-        """Steps that set a key of the context, in order.
-
-        Args:
-            key: of the context.
-            position: only those that have ended before this step; None: all.
-        """
-        bits = -1 if position is None else self._before[position]
-        return [
-            earlier
-            for earlier, step in enumerate(self.steps)
-            if key in step.sets and bits >> earlier & 1
-        ]
+        self.refusal = refusal or bounds.refusal(bounds.work(self.steps))
+        self.remembered = Remembered()
 
     def progress(
         self,
@@ -129,66 +114,13 @@ class Plan:
 
         Args:
             slots: how jobs stand, by the positions of their steps.
-            results: of completed steps, as far as they were read; or :class:`Unreadable`.
+            results: of completed steps, as far as they were read; or :class:`.Unreadable`.
             dispatched: steps whose jobs exist, although ``slots`` does not know of them yet.
             refused: why the jobs of steps cannot be dispatched, by their positions.
             is_cancelled: no step is to begin any more.
         """
         judging = _Judging(self, slots, results, frozenset(dispatched), refused or {})
         return judging.progress(is_cancelled)
-
-    def value(self, path: Path, position: int, outcomes: Outcomes) -> Any:
-        """What a step's path leads to; ``UNSET`` where there is no such value.
-
-        Raises:
-            ConditionError: a result that is needed for it is not readable.
-        """
-        root, name, *rest = path
-        if root == "context":
-            return inside(self._in_context(str(name), position, outcomes), rest)
-        source = self.source(int(name), outcomes.states)
-        return UNSET if source is None else inside(outcomes.result(source), rest)
-
-    def needed(self, path: Path, position: int, states: Sequence[StepState]) -> set[int]:
-        """The steps whose results a step's path may lead to."""
-        root, name, *_ = path
-        if root == "context":
-            setters = self.setters(str(name), position)
-            return {setter for setter in setters if states[setter] is StepState.COMPLETED}
-        source = self.source(int(name), states)
-        return set() if source is None else {source}
-
-    def _in_context(self, key: str, position: int | None, outcomes: Outcomes) -> Any:
-        value = self.context.get(key, UNSET)
-        for setter in self.setters(key, position):
-            if outcomes.states[setter] is StepState.COMPLETED:
-                part = inside(outcomes.result(setter), self.steps[setter].sets[key])
-                value = value if part is UNSET else part
-        return value
-
-    def source(self, position: int, states: Sequence[StepState]) -> int | None:
-        """The step whose result is that of this one; None where there is none."""
-        step = self.steps[position]
-        if step.join is Join.ALL or states[position] is not StepState.COMPLETED:
-            return None
-        if step.join is not Join.BRANCH:
-            return position
-        chosen = (need for need in step.needs if states[need] is StepState.COMPLETED)
-        return next((self.source(need, states) for need in chosen), None)
-
-
-class Outcomes(msgspec.Struct, frozen=True):
-    """States and results of steps, as far as they are settled."""
-
-    states: Sequence[StepState]
-    results: Mapping[int, Any]
-
-    def result(self, position: int) -> Any:
-        """Raises ConditionError."""
-        value = self.results.get(position, UNSET)
-        if isinstance(value, Unreadable):
-            raise ConditionError(value.reason)
-        return value
 
 
 class _Judging:
@@ -203,18 +135,29 @@ class _Judging:
         refused: Mapping[int, str],
     ) -> None:
         self._plan, self._slots, self._dispatched = plan, slots, dispatched
-        self._results, self._values = dict(results), dict[int, Any]()
+        self._outcomes = Outcomes(plan.graph, plan.context, results)
+        self._values: dict[int, Any] = {}
         self._states: list[StepState] = []
-        self._unread: set[int] = set()
+        self._in_state: dict[StepState, int] = dict.fromkeys(StepState, 0)
+        self._unread, self._refusal = 0, ""
         self._refused = refused
         self._errors: dict[int, str] = {}
 
     def progress(self, is_cancelled: bool) -> Progress:
         for position in range(len(self._plan.steps)):
-            self._states.append(self._state(position))
+            state = self._state(position)
+            self._states.append(state)
+            self._in_state[state] |= 1 << position
+            if state is StepState.COMPLETED:
+                self._outcomes.complete(position)
         failed = self._failed()
         is_undoing = any(position in self._slots for position in self._plan.undoing.values())
-        halted = is_cancelled or (failed is not None and self._halts())
+        self._refusal = self._plan.refusal or self._plan.remembered.refusal(
+            self._outcomes.looked_into()
+        )
+        if self._refusal:
+            self._unread = 0
+        halted = is_cancelled or bool(self._refusal) or (failed is not None and self._halts())
         if halted:
             self._give_up_waits()
         halted = halted or is_undoing
@@ -244,9 +187,10 @@ class _Judging:
             return _OF_SLOT[slot]
         if position in self._dispatched:
             return StepState.RUNNING
-        if step.compensates is not None:
+        if step.compensates is not None or self._plan.refusal:
             return StepState.WAITING
-        needs = {self._states[need] for need in step.needs}
+        needs_of_step = self._plan.graph.needs[position]
+        needs = {state for state, steps in self._in_state.items() if steps & needs_of_step}
         if not needs <= ENDED:
             return StepState.WAITING
         judged = step_state.judged(step.rule, needs)
@@ -262,35 +206,39 @@ class _Judging:
             return StepState.COMPLETED
         if not self._can_read(position, step.reads.values()):
             return StepState.WAITING
-        outcomes = Outcomes(self._states, self._results)
         try:
             values = {
                 name: value
                 for name, path in step.reads.items()
-                if (value := self._plan.value(path, position, outcomes)) is not UNSET
+                if (value := self._outcomes.value(position, path)) is not UNSET
             }
+            joined = self._plan.remembered.joined(position, values)
         except ConditionError as error:
             self._errors[position] = str(error)
             return StepState.FAILED
-        self._results[position] = self._values[position] = values
+        self._outcomes.add(position, joined)
+        self._values[position] = joined
         return StepState.COMPLETED
 
     def _can_read(self, position: int, paths: Iterable[Path]) -> bool:
         """Whether all results were read that the paths may lead to; else they are to be read."""
-        needed = set[int]().union(
-            *(self._plan.needed(path, position, self._states) for path in paths)
-        )
-        unread = needed - self._results.keys()
+        unread = self._outcomes.unread(position, paths)
         self._unread |= unread
         return not unread
 
     def _if_condition_holds(self, position: int, step: GraphStep) -> StepState:
-        assert step.when is not None
-        if not self._can_read(position, step.when.paths()):
+        paths = self._plan.graph.looked_up[position]
+        if not self._can_read(position, paths):
             return StepState.WAITING
-        outcomes = Outcomes(self._states, self._results)
+        values = [self._outcomes.value_or_reason(position, path) for path in paths]
+
+        def judge() -> bool:
+            assert step.when is not None
+            value_at = dict(zip(paths, values, strict=True))
+            return holds(step.when, lambda path: readable(value_at[path]))
+
         try:
-            condition = holds(step.when, lambda path: self._plan.value(path, position, outcomes))
+            condition = self._plan.remembered.holds(position, values, judge)
         except ConditionError as error:
             self._errors[position] = f"its condition: {error}"
             return StepState.FAILED
@@ -302,9 +250,15 @@ class _Judging:
         return Progress(
             states=self._shown() if halted else tuple(self._states),
             ready=() if halted else tuple(ready),
-            unread=tuple(sorted(self._unread)),
+            unread=self._to_read(),
             values=self._values,
+            outcomes=self._outcomes,
         )
+
+    def _to_read(self) -> tuple[int, ...]:
+        """Also what later steps will look into: else each of a row of conditions waits anew."""
+        results = self._unread and self._unread | self._outcomes.wanted
+        return tuple(islice(positions_of(results), _MOST_READ))
 
     def _shown(self) -> tuple[StepState, ...]:
         """Of a workflow in which no step begins any more: none is ready."""
@@ -333,6 +287,8 @@ class _Judging:
     def _end(self, failed: int | None, blocked: int | None, is_cancelled: bool) -> End:
         if is_cancelled:
             return End(reason=STOPPED)
+        if self._refusal:
+            return End(reason=self._refusal)
         path = self._path(blocked) if blocked is not None and not self._halts() else []
         if failed is None and blocked is not None:
             path = path or self._path(blocked)
@@ -378,7 +334,7 @@ class _Judging:
                 continue
             if self._states[position] is StepState.WAITING:
                 self._states[position] = StepState.READY
-                return Progress(states=tuple(self._states), ready=(position,), values=self._values)
+                return self._due(halted=False)
         failures = [
             self._plan.steps[undone].name
             for undone, position in undoing
@@ -394,4 +350,6 @@ class _Judging:
         for position in self._plan.undoing.values():
             if self._states[position] is StepState.WAITING:
                 self._states[position] = StepState.SKIPPED
-        return Progress(states=tuple(self._states), end=end, values=self._values)
+        return Progress(
+            states=tuple(self._states), end=end, values=self._values, outcomes=self._outcomes
+        )

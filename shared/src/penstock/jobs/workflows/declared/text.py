@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import keyword
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -48,10 +50,8 @@ def parse_condition(text: str) -> Condition:
 
         parse_condition("results.check.total > 100 and context.gateway in ['stripe', 'paypal']")
     """
-    try:
+    with _naming("condition", text):
         return _condition(_parsed(text))
-    except ValueError as error:
-        raise BadCondition(f"condition {text[:200]!r}: {error}") from None
 
 
 def parse_path(text: str, roots: tuple[str, ...] = ROOTS) -> Path:
@@ -64,13 +64,11 @@ def parse_path(text: str, roots: tuple[str, ...] = ROOTS) -> Path:
     Raises:
         BadCondition
     """
-    try:
+    with _naming("path", text):
         path = _path(_parsed(text))
         if path[0] not in roots or len(path) < 2:
             raise ValueError(f"expected {' or '.join(f'{root}.NAME' for root in roots)}")
         return path
-    except ValueError as error:
-        raise BadCondition(f"path {text[:200]!r}: {error}") from None
 
 
 def parse_result_path(text: str) -> tuple[str | int, ...]:
@@ -79,13 +77,22 @@ def parse_result_path(text: str) -> tuple[str | int, ...]:
     Raises:
         BadCondition
     """
-    try:
+    with _naming("path", text):
         path = _path(_parsed(text))
         if path[0] != "result":
             raise ValueError("expected result or result.FIELD")
         return path[1:]
+
+
+@contextmanager
+def _naming(what: str, text: str) -> Iterator[None]:
+    """Raises BadCondition where the text cannot be read, with the text."""
+    try:
+        yield
     except ValueError as error:
-        raise BadCondition(f"path {text[:200]!r}: {error}") from None
+        raise BadCondition(f"{what} {text[:200]!r}: {error}") from None
+    except RecursionError:
+        raise BadCondition(f"{what} {text[:200]!r}: it is nested too deeply") from None
 
 
 def written(condition: Condition) -> str:

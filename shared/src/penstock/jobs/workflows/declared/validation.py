@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -18,6 +17,8 @@ from penstock.events.graph import MAX_STEPS, OnFailure, Rule
 from penstock.events.subjects import BadName, check_name
 from penstock.events.workflow_memo import MAX_SIGNAL_BYTES
 from penstock.jobs.registry import check_tags
+from penstock.jobs.workflows import near_names
+from penstock.jobs.workflows.declared import bounds
 from penstock.jobs.workflows.declared.definition import (
     MAX_BYTES,
     Branch,
@@ -34,6 +35,17 @@ from penstock.jobs.workflows.graph_order import BadGraph
 _MOST_SHOWN = 20
 _MAX_DELAY_SECONDS = 366 * 86_400.0
 _NEEDS_ONE = (Rule.ANY_FAILED, Rule.ANY_SUCCESS)
+
+
+class _Before(NamedTuple):
+    """A step, and those that have ended before it, as bits of one number."""
+
+    own: int
+    earlier: int
+
+
+_ALL = -1
+"""All steps, as such a number."""
 
 
 class BadDefinition(BadGraph):
@@ -85,6 +97,9 @@ def _problems(definition: Definition) -> Iterator[str]:
     except CycleError as error:
         yield f"steps need each other: {' → '.join(reversed(error.args[1]))}"
         return
+    if refusal := bounds.refusal(bounds.declared_work(definition.steps)):
+        yield refusal
+        return
     before = _before(order, needs)
     for step in definition.steps:
         yield from (
@@ -92,15 +107,18 @@ def _problems(definition: Definition) -> Iterator[str]:
             for problem in _of_references(step, before, definition.keys)
         )
     for path in definition.returns.values():
-        for problem in _of_a_path(path, set(before), before, definition.keys):
+        for problem in _of_a_path(path, _ALL, before, definition.keys):
             yield f"what it returns {problem}"
 
 
-def _before(order: Sequence[str], needs: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
-    """Of each step all that have ended before it."""
-    before: dict[str, set[str]] = {}
-    for name in order:
-        before[name] = set(needs[name]).union(*(before[need] for need in needs[name]))
+def _before(order: Sequence[str], needs: Mapping[str, Sequence[str]]) -> dict[str, _Before]:
+    """Of each step, by name, all that have ended before it."""
+    before: dict[str, _Before] = {}
+    for number, name in enumerate(order):
+        earlier = 0
+        for need in needs[name]:
+            earlier |= before[need].earlier | before[need].own
+        before[name] = _Before(1 << number, earlier)
     return before
 
 
@@ -147,9 +165,7 @@ def _of_a_step(step: DeclaredStep, definition: Definition, names: Collection[str
 def _of_needs(needs: Sequence[str], names: Collection[str]) -> Iterator[str]:
     for name in needs:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            yield f"needs {name!r}, which is no step{hint}"
+            yield f"needs {name!r}, which is no step{near_names.hint(name, names)}"
     if len(set(needs)) != len(needs):
         yield "needs a step twice"
 
@@ -244,13 +260,13 @@ def _of_a_rule(step: DeclaredStep, on_failure: OnFailure) -> Iterator[str]:
 
 
 def _of_references(
-    step: DeclaredStep, before: Mapping[str, set[str]], keys: frozenset[str]
+    step: DeclaredStep, before: Mapping[str, _Before], keys: frozenset[str]
 ) -> Iterator[str]:
-    earlier = before[step.name]
+    own, earlier = before[step.name]
     for path in _paths(step):
         yield from _of_a_path(path, earlier, before, keys)
     for path in step.compensate.takes.values() if step.compensate else ():
-        yield from _of_a_path(path, earlier | {step.name}, before, keys)
+        yield from _of_a_path(path, earlier | own, before, keys)
     for key in step.sets:
         if key not in keys:
             yield f"sets {key!r}, which is no key of the context; expected {_listed(keys)}"
@@ -268,7 +284,7 @@ def _paths(step: DeclaredStep) -> Iterator[Path]:
 
 
 def _of_a_path(
-    path: Path, earlier: set[str], before: Mapping[str, set[str]], keys: frozenset[str]
+    path: Path, earlier: int, before: Mapping[str, _Before], keys: frozenset[str]
 ) -> Iterator[str]:
     root, name = path[0], str(path[1])
     shown = written_path(path)
@@ -278,10 +294,8 @@ def _of_a_path(
     elif root != "results":
         yield f"refers to {shown}; a path begins with results.STEP or context.KEY"
     elif name not in before:
-        near = difflib.get_close_matches(name, before, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        yield f"refers to {shown}, and {name!r} is no step{hint}"
-    elif name not in earlier:
+        yield f"refers to {shown}, and {name!r} is no step{near_names.hint(name, before)}"
+    elif not before[name].own & earlier:
         yield f"refers to {shown}, and {name!r} need not have ended before; add it to needs"
 
 

@@ -39,15 +39,17 @@ def too_large_a_worker(facts: Facts) -> Iterator[str]:
 
 def short_drain(facts: Facts) -> Iterator[str]:
     """Jobs run longer than a busy worker may take to finish when it goes."""
-    drain = facts.settings.host.drain_seconds
     for pool in facts.pools.values():
+        own = pool.drain.seconds if pool.is_foreign else None
+        drain = facts.settings.host.drain_seconds if own is None else own
         measured = facts.measured_pools.get(pool.name)
         service = measured.service if measured else None
         if pool.scalable and service and service.p95_seconds > drain:
             yield (
                 f"pools.{pool.name}: one job in twenty runs longer than "
                 f"{seconds(service.p95_seconds)}, a worker that goes may finish for "
-                f"{seconds(drain)}, then the job begins anew: raise host.drain_seconds"
+                f"{seconds(drain)}, then the job begins anew: raise "
+                f"{'host.drain_seconds' if own is None else f'pools.{pool.name}.drain.seconds'}"
             )
 
 

@@ -1,0 +1,1 @@
+"""`penstock api`: who may use the console and its API."""

@@ -1,0 +1,1 @@
+"""Logins by OpenID Connect: the authorization code flow, with PKCE, state and nonce."""

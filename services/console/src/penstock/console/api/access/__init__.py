@@ -1,0 +1,1 @@
+"""Endpoints of who calls and who may call: sessions, tokens, accounts, roles."""

@@ -1,0 +1,1 @@
+"""Endpoints that act: one module for each thing that is acted on."""

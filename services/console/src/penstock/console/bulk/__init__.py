@@ -1,0 +1,1 @@
+"""Bulk actions: one act on many jobs, workflows, batches or graphs, by a console that leads."""

@@ -1,0 +1,1 @@
+"""What only the decider's code can answer: the console runs `penstock … --json` for it."""

@@ -1,0 +1,1 @@
+"""Values and pure functions: events into rows, cursors, filters, wording."""

@@ -1,0 +1,1 @@
+"""Alerts: rules, their states, and who is notified. Pure."""

@@ -1,0 +1,1 @@
+"""Bulk actions: what may be done to what, which are meant, and how far each action is. Pure."""

@@ -1,0 +1,1 @@
+"""Server-sent events: what changed, to every page that is open."""

@@ -1,0 +1,1 @@
+"""The web pages: one module for each page or for pages that belong together."""

@@ -1,0 +1,1 @@
+"""Pages of alerts: what fires, rules with their form, channels, silences."""

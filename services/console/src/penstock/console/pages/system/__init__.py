@@ -1,0 +1,1 @@
+"""Pages of the installation itself: health, events, metrics, audit, settings, the API."""

@@ -1,0 +1,1 @@
+"""Pages of workflows, their definitions, batches and schedules."""

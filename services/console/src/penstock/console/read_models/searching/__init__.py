@@ -1,0 +1,1 @@
+"""How lists find rows by any filter: which index they walk, and the index of texts."""

@@ -1,0 +1,1 @@
+"""What every request passes through: checks, credentials, problems, caching."""

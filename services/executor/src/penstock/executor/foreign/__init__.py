@@ -1,0 +1,1 @@
+"""Consumers of other systems as workers: started, watched and ended by their own signals."""

@@ -1,0 +1,1 @@
+"""Queues of other systems: what was seen of them, and what can be worked out of it. Pure."""

@@ -1,0 +1,71 @@
+"""What a look at a queue of another system found. What the system does not report is None."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import msgspec
+
+MOST_MESSAGES = 10**12
+"""A larger number is no number of messages, but a mistake of the system."""
+_MOST_SECONDS = 100 * 366 * 86_400.0
+_MOST_TEXT = 300
+
+
+class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue at an instant. Absent is absent, never zero.
+
+    Attributes:
+        waiting: messages that could start now.
+        claimed: messages that were delivered and not acknowledged.
+        delayed: messages that become due later.
+        oldest_seconds: age of the oldest waiting message; 0 where none waits.
+        arrived: messages that ever came; only grows while ``epoch`` stays.
+        ended: messages that were ever handled; only grows while ``epoch`` stays.
+        epoch: another text: the counters began anew.
+        behind_seconds: age of these figures.
+        exact: counted, not estimated by the system itself.
+    """
+
+    waiting: int
+    claimed: int | None = None
+    delayed: int | None = None
+    oldest_seconds: float | None = None
+    arrived: int | None = None
+    ended: int | None = None
+    epoch: str = ""
+    behind_seconds: float = 0.0
+    exact: bool = True
+
+
+class SourceFault(msgspec.Struct, frozen=True):
+    """Why a queue could not be looked at: what was found, without secrets."""
+
+    text: str
+
+
+def checked(look: SourceLook | SourceFault) -> SourceLook | SourceFault:
+    """The look itself, or a fault where its figures cannot be those of a queue."""
+    if isinstance(look, SourceFault):
+        return SourceFault(look.text[:_MOST_TEXT])
+    for name in ("waiting", "claimed", "delayed", "arrived", "ended"):
+        count = getattr(look, name)
+        if count is None and name != "waiting":
+            continue
+        if type(count) is not int or not 0 <= count <= MOST_MESSAGES:
+            return SourceFault(f"found {name} = {_shown(count)}, expected a number of messages")
+    for name in ("oldest_seconds", "behind_seconds"):
+        seconds = getattr(look, name)
+        if seconds is None and name == "oldest_seconds":
+            continue
+        if type(seconds) not in (int, float) or not _is_duration(seconds):
+            return SourceFault(f"found {name} = {_shown(seconds)}, expected seconds, 0 or more")
+    return look
+
+
+def _is_duration(seconds: float) -> bool:
+    return 0 <= seconds <= _MOST_SECONDS and isfinite(seconds)
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:40] if isinstance(value, int | float) else type(value).__name__

@@ -1,0 +1,148 @@
+"""Looking at other systems: one task a source, with one connection, that backs off from faults."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+
+from penstock.config.load import ConfigError
+from penstock.config.masking import masked
+from penstock.config.sources import SourceTable
+from penstock.metrics.core.sketches import BadSketch
+from penstock.metrics.core.sources.look import SourceFault, SourceLook, checked
+from penstock.metrics.core.sources.meter import SourceMeter
+from penstock.metrics.sources.registry import open_source
+from penstock.metrics.sources.source import QueueSource, SourceAway
+from penstock.runtime.service import Service
+
+log = logging.getLogger("penstock.metrics")
+
+MOST_BACKOFF_SECONDS = 30.0
+_MOST_FAULTS = 20
+"""Texts of one queue that are logged before it is seen again: some name what differs each time."""
+Looks = Mapping[str, SourceLook | SourceFault]
+
+
+class SourceLooker:
+    """Looks at all queues of one source, for the pools that have them.
+
+    Attributes:
+        name: of the source.
+
+    Args:
+        name: of the table ``[sources.NAME]``.
+        meters: of the pools with this source.
+        open: makes the source of a table; what it raises, such as for a missing secret, is a fault
+            of this source alone, and it is asked again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: SourceTable,
+        meters: Sequence[SourceMeter],
+        open: Callable[[str, SourceTable], QueueSource] = open_source,
+    ) -> None:
+        self.name, self._table, self._meters = name, table, meters
+        self._open = open
+        self._source: QueueSource | None = None
+        self._queues = tuple(dict.fromkeys(q.name for m in meters for q in m.source_queues))
+        self._failures = 0
+        self._faults: dict[str, set[str]] = {}
+
+    async def run(self, running: Service) -> None:
+        """Looks until the service stops; the connection is closed however that ends."""
+        try:
+            seconds = await self.look()
+            while await running.pause(seconds):
+                seconds = await self.look()
+        finally:
+            await self._close()
+
+    async def look(self) -> float:
+        """Looks once, and hands what was found to the meters.
+
+        Returns:
+            After how many seconds to look again.
+        """
+        now, wall_now = time.monotonic(), time.time()
+        try:
+            looks = await self._ask()
+            self._failures = 0
+        except _Failed as failure:
+            self._failures += 1
+            looks = dict.fromkeys(self._queues, SourceFault(str(failure)))
+        self._report(looks)
+        for meter in self._meters:
+            try:
+                meter.see_source(looks, now, wall_now)
+            except BadSketch as error:
+                log.warning("source %s: pool %s: %s", self.name, meter.name, error)
+        return self._pause_seconds()
+
+    async def _ask(self) -> Looks:
+        """Raises _Failed, and then the connection is closed."""
+        try:
+            # Until it can be made, its secret file or a library may still appear.
+            source = self._source = self._source or self._open(self.name, self._table)
+            async with asyncio.timeout(self._table.timeout_seconds):
+                looks = await source.look(self._queues)
+            return {queue: checked(looks.get(queue, _UNNAMED)) for queue in self._queues}
+        except TimeoutError:
+            reason = f"no answer within {self._table.timeout_seconds:g} s"
+        except (SourceAway, ConfigError) as error:
+            reason = str(error)
+        except Exception as error:  # of a source that is not ours
+            reason = f"{type(error).__name__}: {error}"
+        await self._close()
+        shown: str = masked(reason)[:300]
+        raise _Failed(shown)
+
+    async def _close(self) -> None:
+        if (source := self._source) is None:
+            return
+        try:
+            async with asyncio.timeout(self._table.timeout_seconds):
+                await source.close()
+        except Exception as error:  # the next look makes a new connection
+            log.debug("source %s: closing failed: %s", self.name, type(error).__name__)
+
+    def _pause_seconds(self) -> float:
+        interval = self._table.interval_seconds
+        if not self._failures:
+            return interval
+        return max(min(interval * 2.0 ** min(self._failures, 10), MOST_BACKOFF_SECONDS), interval)
+
+    def _report(self, looks: Looks) -> None:
+        """Each fault of a queue once by its text, until the queue is seen again."""
+        faults = {name: look.text for name, look in looks.items() if isinstance(look, SourceFault)}
+        back = sorted(self._faults.keys() - faults.keys())
+        logged = {name: self._faults.get(name, set()) for name in faults}
+        new = sorted(name for name, text in faults.items() if _is_new(text, logged[name]))
+        for name in new:
+            logged[name].add(faults[name])
+        self._faults = logged
+        if new:
+            log.warning(
+                "source %s: %s cannot be measured: %s", self.name, _named(new), faults[new[0]]
+            )
+        if back:
+            log.warning("source %s: %s can be measured again", self.name, _named(back))
+
+
+class _Failed(Exception):
+    """A look at the whole source failed: why, without secrets."""
+
+
+_UNNAMED = SourceFault("the source did not name it")
+
+
+def _is_new(text: str, logged: Set[str]) -> bool:
+    return text not in logged and len(logged) < _MOST_FAULTS
+
+
+def _named(queues: Sequence[str]) -> str:
+    first = f"queue {queues[0]!r}"
+    return first if len(queues) == 1 else f"{len(queues)} queues, e.g. {queues[0]!r},"

@@ -1,0 +1,166 @@
+"""Which kinds of sources there are, and a table ``[sources.NAME]`` made into a source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from stat import S_IMODE
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from penstock.config import Pool, Settings, explain
+from penstock.config.load import ConfigError
+from penstock.config.sources import SourceTable
+from penstock.metrics.sources.source import Kind, QueueSource, SourceSettings
+
+GROUP = "penstock.sources"
+BUILTIN: Mapping[str, str] = {
+    "celery": "penstock.metrics.sources.celery",
+    "command": "penstock.metrics.sources.command",
+    "http": "penstock.metrics.sources.http",
+    "prometheus": "penstock.metrics.sources.prometheus",
+    "redis-stream": "penstock.metrics.sources.redis_streams",
+    "rq": "penstock.metrics.sources.rq",
+    "sql": "penstock.metrics.sources.sql",
+}
+"""The kinds that ship, each the attribute ``KIND`` of a module that is imported when it is used."""
+_LONGEST_SECRET = 4_000
+
+
+def check(sources: Mapping[str, SourceTable]) -> None:
+    """Checks all tables; reads no secret and connects to nothing.
+
+    Raises:
+        ConfigError: an unknown kind, a wrong address, an unknown option.
+    """
+    for name, table in sources.items():
+        _settings(name, table, "")
+
+
+def faults(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
+    """What cannot work: wrong tables, and strategies that lack what they decide by.
+
+    Args:
+        configured: the pools of the settings.
+    """
+    for name, table in settings.sources.items():
+        try:
+            options = _settings(name, table, "").options
+        except ConfigError as error:
+            yield str(error)
+            continue
+        if kind_of(name, table).counts_arrivals(options):
+            continue
+        for pool in configured.values():
+            by_arrivals = pool.source == name and pool.profile.strategy == "deadline"
+            if by_arrivals and not pool.runtime_seconds:
+                yield (
+                    f"pools.{pool.name}: strategy 'deadline' needs the rate of arrivals, of which "
+                    f"sources.{name} knows only a lower bound: set runtime_seconds, or let the "
+                    "source report what came or ended (options arrived or ended, where its kind "
+                    "has them)"
+                )
+
+
+def secret_fault(name: str, table: SourceTable) -> str:
+    """Why this machine cannot use the file with the secret; empty where it can."""
+    try:
+        _secret(name, table.secret_file)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def open_source(name: str, table: SourceTable) -> QueueSource:
+    """The source of a table.
+
+    Raises:
+        ConfigError: as `check`; or the secret cannot be read, or a library is missing.
+    """
+    return kind_of(name, table).open(_settings(name, table, _secret(name, table.secret_file)))
+
+
+def kind_of(name: str, table: SourceTable) -> Kind:
+    """The kind that a table names: one that ships, else an installed one.
+
+    Raises:
+        ConfigError: there is none of this name, or it cannot be loaded.
+    """
+    if module := BUILTIN.get(table.kind):
+        kind = import_module(module).KIND
+    else:
+        points = {point.name: point for point in entry_points(group=GROUP)}
+        if table.kind not in points:
+            hint = explain.hint(table.kind, {*BUILTIN, *points})
+            raise ConfigError(f"sources.{name}: unknown kind {table.kind!r}; {hint}")
+        try:
+            kind = points[table.kind].load()
+        except Exception as error:
+            raise ConfigError(
+                f"sources.{name}: kind {table.kind!r} ({points[table.kind].value}) cannot be "
+                f"loaded: {error!r}"
+            ) from error
+    if not isinstance(kind, Kind):
+        raise ConfigError(f"sources.{name}: kind {table.kind!r}: {kind!r} is no sources.Kind")
+    return kind
+
+
+def _settings(name: str, table: SourceTable, secret: str) -> SourceSettings:
+    kind, here = kind_of(name, table), f"sources.{name}"
+    if kind.runs_command != bool(table.command):
+        wanted = "needs command = [program, …]" if kind.runs_command else "takes no command"
+        raise ConfigError(f"{here}: kind {table.kind!r} {wanted}")
+    _check_url(here, table, kind)
+    return SourceSettings(
+        name=name,
+        url=table.url,
+        secret=secret,
+        command=table.command,
+        timeout_seconds=table.timeout_seconds,
+        options=_options(f"{here}.options", kind, table.options),
+    )
+
+
+def _check_url(here: str, table: SourceTable, kind: Kind) -> None:
+    if not kind.schemes:
+        if table.url:
+            raise ConfigError(f"{here}: kind {table.kind!r} takes no url")
+        return
+    schemes = " or ".join(f"{scheme}://" for scheme in kind.schemes)
+    try:
+        address = urlsplit(table.url)
+        has_host = bool(address.hostname) or bool(address.path.strip("/"))
+        _ = address.port
+    except ValueError as error:
+        raise ConfigError(f"{here}: url: {error}") from None
+    if address.scheme not in kind.schemes or not has_host:
+        actual = f"{address.scheme}://…" if address.scheme else "none"
+        raise ConfigError(f"{here}: kind {table.kind!r} needs a url {schemes}HOST, found {actual}")
+
+
+def _options(here: str, kind: Kind, options: Mapping[str, Any]) -> msgspec.Struct:
+    try:
+        return msgspec.convert(options, kind.options, strict=True)
+    except msgspec.ValidationError as error:
+        above = tuple(here.split("."))
+        text = explain.explain(str(error), options, {}, root=kind.options, above=above)
+        raise ConfigError(text if here in text else f"{here}: {text}") from error
+
+
+def _secret(name: str, path: str) -> str:
+    if not path:
+        return ""
+    here = f"sources.{name}.secret_file"
+    try:
+        mode, secret = S_IMODE(Path(path).stat().st_mode), Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{here}: {path} cannot be read: {error}") from error
+    if mode & 0o077:
+        raise ConfigError(f"{here}: {path}: found mode {mode:o}, expected 600 (chmod 600)")
+    if not 1 <= len(secret) <= _LONGEST_SECRET or not secret.isprintable():
+        raise ConfigError(f"{here}: {path} holds no secret in one line")
+    return secret

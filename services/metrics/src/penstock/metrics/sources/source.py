@@ -1,0 +1,85 @@
+"""The protocol of a queue source, and what describes a kind of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from penstock.metrics.core.sources.look import SourceFault, SourceLook
+
+
+class SourceAway(Exception):
+    """The system cannot be looked at now: what was found, without secrets."""
+
+
+class QueueSource(Protocol):
+    """Observes another system's queues. Never takes, acknowledges, declares or deletes.
+
+    It has at most one connection at a time, made by the first look that needs it.
+    """
+
+    async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
+        """Looks at queues; one that does not exist has a fault and fails no other.
+
+        The call is cancelled after ``timeout_seconds`` and `close` called then.
+
+        Args:
+            queues: names in that system, without duplicates.
+
+        Raises:
+            SourceAway: nothing can be looked at; `close` is called then, and a later look connects
+                again.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Closes the connection, where there is one. A look after it connects again."""
+        ...
+
+
+class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A table ``[sources.NAME]``, checked.
+
+    Attributes:
+        name: of the table.
+        url: as set, without a password; empty where the kind needs none.
+        secret: content of ``secret_file``; empty where none is named. Never shown.
+        command: program and arguments.
+        timeout_seconds: for one look.
+        options: of the kind's own type.
+    """
+
+    name: str
+    url: str = ""
+    secret: str = ""
+    command: tuple[str, ...] = ()
+    timeout_seconds: float = 5.0
+    options: Any = None
+
+    def __repr__(self) -> str:
+        return f"SourceSettings({self.name!r})"
+
+
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a kind that takes no options."""
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of source; an entry point of the group ``penstock.sources`` names one.
+
+    Attributes:
+        open: makes the source; connects to nothing yet. Imports the libraries it needs.
+        schemes: that ``url`` may have; none where the kind takes no ``url``.
+        runs_command: whether the kind takes ``command`` in place of ``url``.
+        options: type of ``options``; its unknown fields should be forbidden.
+        counts_arrivals: whether a source with these options reports what came or what ended; else
+            arrivals follow only from ``runtime_seconds``.
+    """
+
+    open: Callable[[SourceSettings], QueueSource]
+    schemes: tuple[str, ...] = ()
+    runs_command: bool = False
+    options: type[msgspec.Struct] = NoOptions
+    counts_arrivals: Callable[[Any], bool] = lambda options: True

@@ -1,0 +1,1 @@
+"""Durable workflows that wait: followed by their events, woken, and settled where in doubt."""

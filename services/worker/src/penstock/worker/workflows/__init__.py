@@ -1,0 +1,1 @@
+"""Workflows in a worker: reading their records, running advances, recording suspensions."""

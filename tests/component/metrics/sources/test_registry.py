@@ -1,0 +1,81 @@
+"""Tables `[sources.NAME]` made into sources: what is refused, and what the refusal says."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.config.load import ConfigError
+from penstock.config.sources import SourceTable
+from penstock.metrics.sources.registry import BUILTIN, check, kind_of, open_source
+
+HTTP = {"kind": "http", "url": "http://cache/stats", "options": {"waiting": "depth"}}
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"kind": "htpp"}, "unknown kind 'htpp'; did you mean 'http'?"),
+        ({"url": ""}, "needs a url http:// or https://HOST, found none"),
+        ({"url": "ftp://cache"}, "found ftp://…"),
+        ({"url": "http://cache:99999999"}, "sources.shop: url"),
+        ({"command": ["true"]}, "takes no command"),
+        ({"options": {}}, "waiting"),
+        ({"options": {"waiting": "a", "claimd": "b"}}, "did you mean 'claimed'?"),
+        ({"options": {"waiting": 3}}, "sources.shop.options.waiting"),
+        ({"kind": "command", "url": ""}, "needs command"),
+        ({"kind": "command", "command": ["true"]}, "takes no url"),
+        ({"kind": "command", "command": ["true"], "url": "", "options": {"a": 1}}, "'a'"),
+    ],
+)
+def test_a_table_that_fits_no_kind_is_refused(values, text) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check({"shop": SourceTable(**{**HTTP, **values})})
+    assert str(caught.value).startswith(("sources.shop", "[sources.shop"))
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "text"),
+    [
+        ("s3cret", 0o644, "found mode 644, expected 600"),
+        ("", 0o600, "no secret in one line"),
+        ("s3cret\nmore", 0o600, "no secret in one line"),
+        (None, 0o600, "cannot be read"),
+    ],
+)
+def test_a_secret_file_that_cannot_be_used_is_refused(tmp_path, content, mode, text) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_text(content)
+        file.chmod(mode)
+    table = SourceTable(**HTTP, secret_file=str(file))
+    check({"shop": table})  # the file is on the machine of the metrics service
+    with pytest.raises(ConfigError) as caught:
+        open_source("shop", table)
+    assert text in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN))
+def test_each_kind_that_ships_can_be_found_without_its_libraries(name) -> None:
+    assert kind_of("shop", SourceTable(kind=name)).open
+
+
+def test_an_installed_package_adds_a_kind(tmp_path, monkeypatch) -> None:
+    metadata = tmp_path / "extra-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(
+        "[penstock.sources]\nspool = extra_sources:SPOOL\nbroken = extra_sources:NONE\n"
+        "odd = extra_sources:ODD\n"
+    )
+    (tmp_path / "extra_sources.py").write_text(
+        "from penstock.metrics.sources import Kind\n"
+        "SPOOL = Kind(open=lambda settings: settings, schemes=('spool',))\nODD = 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = open_source("shop", SourceTable(kind="spool", url="spool://here"))
+    assert settings.url == "spool://here"  # type: ignore[attr-defined]
+    for kind, text in (("broken", "cannot be loaded"), ("odd", "no sources.Kind")):
+        with pytest.raises(ConfigError, match=text):
+            open_source("shop", SourceTable(kind=kind))

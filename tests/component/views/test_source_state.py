@@ -1,0 +1,122 @@
+"""What is shown of the system that a pool's queues are in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from click.testing import CliRunner
+from rich.console import Console
+
+from penstock.cli.scaling import pool as pool_command
+from penstock.cli.session import Session
+from penstock.cli.up.table import picture
+from penstock.config.load import check
+from penstock.config.topology import pools
+from penstock.events.snapshot import Budget, PoolSnapshot
+from penstock.views.pool_board import Board, PoolRow
+from penstock.views.source_state import SourceState, fault, marked, remarks
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+POOLS = pools(
+    check(
+        {
+            "sources": {"shop": {"kind": "celery", "url": "redis://cache:6379/0"}},
+            "pools": {"mail": {"source": "shop", "command": ["true"], "runtime_seconds": 2}},
+        }
+    )
+)
+FAULT = "mail: source shop: connection refused; the figures are 2 min 5 s old"
+
+
+def row(**measured: object) -> PoolRow:
+    board = Board()
+    if measured:
+        usual = {"pool": "mail", "queues": (), "waiting": 12, "source": "shop"}
+        board.take(PoolSnapshot(at=NOW - timedelta(seconds=5), **{**usual, **measured}))
+    [mail] = board.pool_rows(POOLS.values(), lease_seconds=6, now=NOW)
+    return mail
+
+
+def faulty() -> PoolRow:
+    return row(
+        source_fault="connection refused",
+        queue_age_seconds=120,
+        estimated=("arrival_per_second", "budget", "oldest_waiting_seconds", "waiting"),
+        oldest_waiting_seconds=4.0,
+        arrival_per_second=7.0,
+        budget=Budget(sla_seconds=30, quantile=0.95, window_seconds=9, remaining_share=0.83),
+        stuck=3,
+    )
+
+
+def test_figures_age_while_the_source_has_a_fault() -> None:
+    source = faulty().source
+    assert source is not None
+    assert source.age_seconds == 125
+    assert [f"mail: {remark}" for remark in remarks(source)] == [
+        FAULT,
+        "mail: source shop: 3 messages are stuck and not counted as waiting: nothing moved for a "
+        "minute though workers were idle",
+    ]
+
+
+def test_a_source_without_faults_has_no_remarks() -> None:
+    assert remarks(row(waiting=3).source) == ()
+    assert remarks(None) == ()
+
+
+def test_a_source_that_was_never_looked_at_is_a_fault() -> None:
+    assert "source shop: not measured yet" in fault(row().source)
+    before = row(source="")
+    assert "source shop: not measured yet" in fault(before.source), "measured as a queue of our own"
+
+
+def test_only_known_estimated_figures_are_marked() -> None:
+    source = SourceState(name="shop", estimated=("waiting",))
+    assert marked("12", source, "waiting") == "≈12"
+    assert marked("<1 ms", source, "waiting") == "≈<1 ms"
+    assert marked("12", source, "budget") == "12"
+    assert [marked(dash, source, "waiting") for dash in ("-", "\N{EN DASH}")] == [
+        "-",
+        "\N{EN DASH}",
+    ]
+    assert marked("12", None, "waiting") == "12"
+
+
+def listed(monkeypatch, *, as_json: bool) -> tuple[str, str]:
+    session = Session(as_json=as_json)
+    monkeypatch.setattr(Session, "run", lambda *_: [faulty()])
+    result = CliRunner().invoke(pool_command.list_pools, obj=session)
+    assert result.exit_code == 0, result.output
+    return result.stdout, result.stderr
+
+
+def test_the_list_of_pools_marks_figures_and_names_faults_below(monkeypatch) -> None:
+    table, notes = listed(monkeypatch, as_json=False)
+    for figure in ("≈12", "≈4 s", "≈83 % left"):
+        assert figure in table
+    assert notes.splitlines()[0] == FAULT
+    assert "3 messages are stuck" in notes.splitlines()[1]
+
+
+def test_programs_get_the_values(monkeypatch) -> None:
+    document, notes = listed(monkeypatch, as_json=True)
+    assert notes == ""
+    [mail] = msgspec.json.decode(document)
+    assert mail["waiting"] == 12
+    assert mail["source"] == {
+        "name": "shop",
+        "fault": "connection refused",
+        "age_seconds": 125.0,
+        "estimated": ["arrival_per_second", "budget", "oldest_waiting_seconds", "waiting"],
+        "stuck": 3,
+    }
+
+
+def test_the_live_table_marks_figures_and_names_faults() -> None:
+    console = Console(record=True, width=120, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(picture("Penstock", [faulty()], [], [], []))
+    shown = console.export_text()
+    for piece in ("≈12", "≈4 s", "≈7", "source shop: connection refused", "3 messages are stuck"):
+        assert piece in shown

@@ -1,0 +1,123 @@
+"""A pool whose work is in another system: measured by the metrics service, decided like any other.
+
+The other system is a file that the kind `command` prints, so that each figure is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.measured import QUICK, Stage, known
+from tests.making import MakeSettings
+
+from penstock.cli.config_remarks import judge
+from penstock.config.load import ConfigError, check
+from penstock.config.topology import pools
+from penstock.metrics.app import run
+
+FAST = {"interval_seconds": 0.2}
+WITHIN = 60.0
+
+
+class Figures:
+    """What the other system reports of its queue ``mail``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self._hidden = folder / "figures.json", folder / "hidden.json"
+
+    def report(self, **figures: Any) -> None:
+        hidden = self._hidden
+        hidden.write_text(json.dumps({"mail": figures}))
+        hidden.rename(self.file)
+
+    def hide(self) -> None:
+        self.file.unlink()
+
+    def tables(self, **pool: Any) -> dict[str, Any]:
+        shop = {"kind": "command", "command": ["cat", str(self.file)], **FAST}
+        mail = {"source": "shop", "command": ["true"], "min_workers": 0, **pool}
+        return {"sources": {"shop": shop}, "pools": {"mail": mail}}
+
+
+@pytest.fixture
+def figures(tmp_path) -> Figures:
+    return Figures(tmp_path)
+
+
+@pytest.fixture
+async def stage(settings: MakeSettings) -> AsyncIterator[Stage]:
+    stage = Stage("memory", settings)
+    yield stage
+    await stage.close()
+
+
+async def test_figures_of_another_system_become_those_of_the_pool(stage, figures) -> None:
+    figures.report(waiting=0, claimed=0, arrived=100, ended=100)
+    await stage.start(**figures.tables(), metrics=QUICK)
+    await stage.seen(WITHIN, waiting=0, source="shop", queues=("mail",))
+    figures.report(waiting=5, claimed=2, delayed=3, arrived=107, ended=100, oldest_seconds=4.5)
+    snapshot = await stage.seen(WITHIN, waiting=5, running=2, delayed=3, arrival_per_second=known)
+    assert 4.5 <= snapshot.oldest_waiting_seconds < 60
+    assert snapshot.estimated == ("budget", "pickup", "service")
+
+
+async def test_a_system_that_is_away_leaves_the_last_figures_with_their_age(stage, figures) -> None:
+    figures.report(waiting=5)
+    await stage.start(**figures.tables(), metrics=QUICK)
+    await stage.seen(WITHIN, waiting=5)
+    figures.hide()
+    snapshot = await stage.seen(WITHIN, waiting=5, source_fault=lambda text: "No such file" in text)
+    older = await stage.seen(
+        WITHIN, waiting=5, queue_age_seconds=lambda age: age > snapshot.queue_age_seconds
+    )
+    assert older.source_fault
+    figures.report(waiting=6)
+    await stage.seen(WITHIN, waiting=6, source_fault="")
+
+
+async def test_a_system_that_was_never_seen_has_no_figures(stage, figures) -> None:
+    tables = figures.tables()
+    await stage.start({**tables["pools"], "own": {}}, QUICK, sources=tables["sources"])
+    await stage.seen(WITHIN, pool="own", waiting=0)
+    await stage.seen(WITHIN, pool="own", waiting=0, arrival_per_second=known)
+    assert {snapshot.pool for snapshot in stage.snapshots} == {"own"}
+
+
+def test_wrong_sources_are_refused_before_anything_starts(figures) -> None:
+    tables = figures.tables()
+    tables["sources"]["shop"]["kind"] = "comand"
+    settings = check(tables)
+    with pytest.raises(ConfigError, match="unknown kind 'comand'; did you mean 'command'"):
+        run(settings)
+    [error] = [
+        one for one in judge(settings, pools(settings), no_import=True) if one.level == "error"
+    ]
+    assert (error.rule, "did you mean 'command'" in error.text) == ("bad-source", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "pool", "refused"),
+    [
+        ({}, {}, True),
+        ({"arrived": "came"}, {}, False),
+        ({"ended": "done"}, {}, False),
+        ({}, {"runtime_seconds": 2.5}, False),
+        ({}, {"strategy": "backlog_only"}, False),
+    ],
+)
+def test_deadline_without_arrivals_is_refused_with_the_reason(
+    figures, options, pool, refused
+) -> None:
+    tables = figures.tables(**pool)
+    tables["sources"]["shop"] = {
+        "kind": "http", "url": "http://cache/stats", "options": {"waiting": "depth", **options},
+    }  # fmt: skip
+    settings = check(tables)
+    remarks = judge(settings, pools(settings), no_import=True)
+    reasons = [remark.text for remark in remarks if remark.rule == "bad-source"]
+    assert bool(reasons) is refused
+    assert not refused or "set runtime_seconds" in reasons[0]
