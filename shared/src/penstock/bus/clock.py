@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from penstock.bus.protocol import BusError
@@ -32,7 +32,7 @@ class BrokerClock:
 
     def now(self) -> float:
         """POSIX seconds, broker's clock, in whole microseconds, as events store it."""
-        return datetime.fromtimestamp(self.monotonic() + self._offset, UTC).timestamp()
+        return round((self.monotonic() + self._offset) * 1e6) / 1e6
 
     def read(self, answer: dict[str, Any], sent_at: float, answered_at: float) -> None:
         """Learns from an answer of the JetStream API: some carry the server's time as ``ts``."""
