@@ -242,6 +242,11 @@ async def test_an_address_that_no_message_is_sent_to_is_refused_when_it_is_saved
     problem = await call(ada, "POST", "/alerts/channels", 400, entered)
     assert "10.1.2.3 is of this machine or a private network" in problem["detail"]
     assert "console.alert_networks" in problem["detail"]
+    for host in ("[::ffff:10.1.2.3]", "[::1]:8080", "[fe80::1]"):
+        problem = await call(
+            ada, "POST", "/alerts/channels", 400, {**entered, "url": f"https://{host}/x"}
+        )
+        assert "is of this machine or a private network" in problem["detail"], host
     assert (await call(ada, "GET", "/alerts/channels", 200))["items"] == []
 
 

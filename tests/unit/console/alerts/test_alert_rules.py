@@ -84,6 +84,15 @@ def test_a_burning_promise_says_when_its_budget_is_used_up() -> None:
     assert firing(rules.Burn(), [burning, snapshot(20, budget=calm)], 25) == []
 
 
+def test_jobs_that_wait_too_long_already_are_named_where_they_used_the_budget_up() -> None:
+    spent = msgspec.structs.replace(BUDGET, late=0, waiting_late=40, remaining_share=-1.8)
+    burning = PromiseBurning(pool="reports", pace="spent", budget=spent, at=after(0))
+    assert firing(rules.Burn(), [burning], 10) == [
+        "The budget of late jobs of reports is used up: 0 of 1,000 jobs started later than the "
+        "promised 30 s, and 40 wait longer."
+    ]
+
+
 def test_a_pool_that_is_not_measured_any_more_is_not_known() -> None:
     events: list[Event] = [snapshot(0, budget=BUDGET)]
     assert [one.is_met for one in seen(rules.Burn(), events, 20)] == [True]

@@ -97,4 +97,5 @@ def _host(url: str) -> str:
         host, port = "", None
     if not host:
         raise BadChannel("found no host in the address, expected SCHEME://HOST:PORT/…")
-    return f"{host}:{port}" if port else host
+    named = f"[{host}]" if ":" in host else host
+    return f"{named}:{port}" if port else named

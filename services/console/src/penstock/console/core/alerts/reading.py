@@ -139,9 +139,12 @@ def _burning(pool: PoolFacts, now: float) -> tuple[str, Budget, float] | None:
 
 def _burn_text(name: str, worst: str, budget: Budget, at: float) -> str:
     if worst == "spent":
+        promised = wording.seconds(budget.sla_seconds)
+        waiting = budget.waiting_late
         return (
             f"The budget of late jobs of {name} is used up: {budget.late:,} of {budget.jobs:,} "
-            f"jobs started later than the promised {wording.seconds(budget.sla_seconds)}."
+            f"jobs started later than the promised {promised}"
+            + (f", and {waiting:,} wait{'' if waiting > 1 else 's'} longer." if waiting else ".")
         )
     left = used_up_in_seconds(budget)
     rate = max(budget.burn_rate_short, budget.burn_rate_long)
