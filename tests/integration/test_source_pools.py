@@ -121,3 +121,25 @@ def test_deadline_without_arrivals_is_refused_with_the_reason(
     reasons = [remark.text for remark in remarks if remark.rule == "bad-source"]
     assert bool(reasons) is refused
     assert not refused or "set runtime_seconds" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "refused"),
+    [
+        ({"kind": "http", "url": "http://cache/stats", "options": {"waiting": "n"}}, True),
+        ({"kind": "sql", "url": "postgresql://db/x", "options": {"query": "x"}}, True),
+        (
+            {"kind": "sql", "url": "postgresql://db/x", "options": {"query": "x", "names": "y"}},
+            False,
+        ),
+        ({"kind": "rq", "url": "redis://cache"}, False),
+    ],
+)
+def test_patterns_of_a_kind_that_lists_no_queues_are_refused(figures, source, refused) -> None:
+    tables = figures.tables(queues=["mail-*"], runtime_seconds=1.0)
+    tables["sources"]["shop"] = source
+    settings = check(tables)
+    remarks = judge(settings, pools(settings), no_import=True)
+    reasons = [remark.text for remark in remarks if remark.rule == "bad-source"]
+    assert bool(reasons) is refused
+    assert not refused or "found the pattern 'mail-*'" in reasons[0]

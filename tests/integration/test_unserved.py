@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from tests.integration.shell import Shell
@@ -17,6 +18,8 @@ from penstock.health.rules import judge
 from penstock.health.survey import survey
 from penstock.jobs import Client, job, registry
 from penstock.jobs.lifecycle import State
+from penstock.runtime import children
+from penstock.runtime.paths import free_port
 from penstock.worker.app import without_executor
 from penstock.worker.loop import Worker
 from penstock.worker.parts import assemble
@@ -77,6 +80,38 @@ def test_a_queue_that_is_nowhere_is_not_paused_by_mistake(shell: Shell) -> None:
     )
     assert "report" not in {row["queue"] for row in shell.json("queue", "ls")}
     assert shell.text("queue", "pause", "report", "--force") == "queue report is paused"
+
+
+@pytest.mark.parametrize(
+    "pools",
+    ["[pools.reports]\n", "[pools.x]\ncommand = ['true']\nstrategy = 'fixed'\n"],
+    ids=["beside-a-pool", "beside-a-pool-of-another-system"],
+)
+def test_health_and_the_metrics_count_jobs_that_no_pool_takes(shell: Shell, pools: str) -> None:
+    settings, port = shell.folder / "penstock.toml", free_port()
+    http = f"[http]\norchestrator_port = {port}\n"
+    settings.write_text(settings.read_text().replace("[pools.reports]\n", http + pools))
+    stray = shell.call("job", "submit", "unserved_jobs.add", "-a", "a=1", "--queue", "x")
+    assert "queue x: no pool takes it" in stray.stderr
+
+    log = shell.folder / "orchestrator.log"
+    orchestrator = children.start(
+        shell.argv("orchestrator"), name="orchestrator", cwd=shell.folder, log=log
+    )
+    try:
+
+        def is_counted() -> bool:
+            try:
+                with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as page:
+                    return b"penstock_health_unserved_jobs 1.0\n" in page.read()
+            except OSError:
+                return False
+
+        children.wait_until(orchestrator, is_counted, 30, "the metric")
+    finally:
+        orchestrator.end(10)
+    report = shell.call("health", code=5).stdout
+    assert "queue x: 1 job, the oldest for" in report
 
 
 async def test_health_names_the_queue_and_its_jobs_until_a_pool_takes_it(

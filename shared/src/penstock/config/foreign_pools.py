@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import msgspec
@@ -18,9 +19,11 @@ from penstock.config.foreign import (
 from penstock.config.foreign_presets import PRESETS
 from penstock.config.profiles import Pool, PoolTable
 from penstock.config.settings import Settings
+from penstock.config.source_patterns import is_pattern, overlap
 
 _OF_PROCESS = ("preset", "ready", "ready_seconds", "drain", "runtime_seconds", "environment")
 """Settings of how a command is run."""
+_OF_QUEUES = ("queues", "queue")
 _OF_JOBS = (
     "limit_jobs",
     "limit_job_cpu_seconds",
@@ -76,6 +79,8 @@ def wrong_of_foreign(settings: Settings, table: PoolTable) -> str:
         return "command: found an empty argument, or one with a zero byte"
     if wrong := next(filter(None, map(wrong_variable, table.environment)), ""):
         return f"environment: {wrong}"
+    if wrong := _wrong_patterns(table):
+        return f"queues: {wrong}"
     try:
         ready_of(table.ready)
     except ValueError as error:
@@ -94,6 +99,18 @@ def shared_queue(pools: Mapping[str, Pool]) -> str:
                     f"queue {queue!r} of source {pool.source!r} is in pools {other!r} and "
                     f"{pool.name!r}; a queue belongs to one pool: remove it from one of them"
                 )
+    return _overlapping_patterns([(*key, name) for key, name in owner.items()])
+
+
+def _overlapping_patterns(owners: Sequence[tuple[str, str, str]]) -> str:
+    patterns = [one for one in owners if is_pattern(one[1])]
+    for (source, pattern, pool), (other_source, other, other_pool) in combinations(patterns, 2):
+        if source == other_source and overlap(pattern, other):
+            return (
+                f"patterns {pattern!r} (pool {pool!r}) and {other!r} (pool {other_pool!r}) of "
+                f"source {source!r} match the same names, and a queue would be counted twice: "
+                "change one of them, or name queues without a pattern"
+            )
     return ""
 
 
@@ -122,6 +139,23 @@ def _without_command(table: PoolTable) -> str:
         if getattr(table, name) != getattr(default, name):
             return f"{name} is for workers of another system: set command, or remove it"
     return ""
+
+
+def _wrong_patterns(table: PoolTable) -> str:
+    """Patterns are given to a command as they are: few libraries read them."""
+    pattern = next(filter(is_pattern, table.queues), "")
+    names = next((f"{{{name}}}" for name in _OF_QUEUES if _names(table.command, name)), "")
+    if not (pattern and names and table.preset) or PRESETS[table.preset].takes_patterns:
+        return ""
+    return (
+        f"found the pattern {pattern!r} and {names} in command, but {table.preset} takes names of "
+        "queues only: name the queues here, or have the application itself name those that it "
+        f"takes, and remove {names}"
+    )
+
+
+def _names(command: Sequence[str], placeholder: str) -> bool:
+    return any(f"{{{placeholder}}}" in argument for argument in command)
 
 
 def _wrong_source(settings: Settings, table: PoolTable) -> str:

@@ -50,11 +50,13 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
         drain: how it ends, where the pool does not say.
         faults: what flags of the command will not do as was hoped; takes them, the slots of the
             pool and whether the sign of this preset is awaited.
+        takes_patterns: its command line takes patterns of queues.
     """
 
     ready: str
     drain: Drain
     faults: Callable[[Flags, int, bool], Iterator[str]]
+    takes_patterns: bool = False
 
 
 def faults(name: PresetName, command: Sequence[str], slots: int, ready: str) -> Iterator[str]:

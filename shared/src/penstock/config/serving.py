@@ -26,7 +26,7 @@ class Serving(msgspec.Struct, frozen=True):
     @property
     def is_known(self) -> bool:
         """False where the settings name no pool, as those of a mere client may."""
-        return bool(self.owners)
+        return bool(self.settings.pools)
 
     def pool(self, queue: str) -> str:
         """The pool that takes the jobs of this queue; empty for none."""
@@ -47,7 +47,7 @@ class Serving(msgspec.Struct, frozen=True):
             )
         if self.pool(queue):
             return ""
-        names = sorted(self.owners)
+        names = sorted(self.owners) or ["no jobs"]
         shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         return (
             f"no pool takes it (pools take {shown}); its jobs wait until one does: name it in "

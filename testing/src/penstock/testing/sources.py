@@ -20,7 +20,14 @@ from typing import Protocol
 
 import pytest
 
-from penstock.metrics.sources import QueueSource, SourceAway, SourceFault, SourceLook
+from penstock.config.source_patterns import matches
+from penstock.metrics.sources import (
+    ListsQueues,
+    QueueSource,
+    SourceAway,
+    SourceFault,
+    SourceLook,
+)
 
 _FAILING_LOOKS = 1_000
 _LOOK_SECONDS = 10.0
@@ -109,6 +116,21 @@ class SourceContract:
             looks = await source.look([system.absent, system.queue])
             assert isinstance(looks[system.absent], SourceFault)
             assert isinstance(looks[system.queue], SourceLook)
+        finally:
+            await source.close()
+
+    async def test_queues_are_listed_by_pattern_where_the_system_can_list_them(
+        self, system: SourceSystem
+    ) -> None:
+        source = system.open()
+        if not isinstance(source, ListsQueues):
+            pytest.skip("this kind lists no queues")
+        try:
+            await system.put(1)
+            for pattern in ("*", f"{system.queue[:2]}*", f"*{system.queue[1:]}"):
+                assert list(await source.names(pattern)).count(system.queue) == 1
+            for pattern in ("no-such-*", f"{system.queue}?*", f"{system.queue[0]}[a-z]*"):
+                assert not await source.names(pattern)
         finally:
             await source.close()
 
@@ -231,6 +253,10 @@ class SimulatedSystem:
     async def connections(self) -> int:
         return self._open
 
+    def names(self, pattern: str) -> Sequence[str]:
+        """The queue, and those of which figures are reported."""
+        return [name for name in {self.queue: None, **self.reports} if matches(pattern, name)]
+
     async def figures(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
         """What a look finds."""
         self.looks += 1
@@ -267,6 +293,9 @@ class _SimulatedSource:
             self._is_open = True
             self._system.connected(1)
         return await self._system.figures(queues)
+
+    async def names(self, pattern: str) -> Sequence[str]:
+        return self._system.names(pattern)
 
     async def close(self) -> None:
         if self._is_open:

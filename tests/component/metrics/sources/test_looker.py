@@ -13,10 +13,12 @@ import pytest
 from penstock.config.load import check
 from penstock.config.sources import SourceTable
 from penstock.config.topology import pools
+from penstock.events.envelope import encode
 from penstock.events.snapshot import PoolSnapshot
 from penstock.metrics.core.sources.meter import SourceMeter
 from penstock.metrics.looker import MOST_BACKOFF_SECONDS, SourceLooker
-from penstock.metrics.sources import SourceAway, SourceFault, SourceLook
+from penstock.metrics.patterns import NAMES_SECONDS
+from penstock.metrics.sources import MOST_NAMES, SourceAway, SourceFault, SourceLook
 from penstock.testing.sources import SimulatedSystem
 
 TABLE = SourceTable(kind="simulated", timeout_seconds=30)
@@ -229,3 +231,104 @@ async def test_a_fault_of_the_system_in_a_queue_does_not_hide_the_others() -> No
     await looker.look()
     assert snapshot_of(mail) is not None
     assert snapshot_of(other) is None
+
+
+# --- patterns -----------------------------------------------------------------------------------
+async def test_a_pattern_is_measured_as_the_sum_of_the_queues_that_it_names() -> None:
+    system, meter = SimulatedSystem(), meter_of("mail-*", "mail")
+    system.reports = {f"mail-{nth}": SourceLook(waiting=nth, claimed=1) for nth in range(4)}
+    system.reports["other"] = SourceLook(waiting=1_000)
+    await system.put(10)
+    await looker_of(system, meter).look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert (snapshot.waiting, snapshot.running) == (16, 4)
+    assert snapshot.queues == ("mail-*", "mail")
+    assert snapshot.source_fault == ""
+
+
+async def test_a_queue_named_by_itself_is_in_no_pattern_of_another_pool() -> None:
+    system, some, vip = SimulatedSystem(), meter_of("mail-*"), meter_of("mail-vip")
+    system.reports = {"mail-vip": SourceLook(waiting=7), "mail-a": SourceLook(waiting=1)}
+    await looker_of(system, some, vip).look()
+    found = [snapshot_of(meter) for meter in (some, vip)]
+    assert [snapshot.waiting for snapshot in found if snapshot] == [1, 7]
+
+
+async def test_a_queue_of_a_pattern_that_goes_away_ends_without_a_fault(caplog) -> None:
+    system, meter = SimulatedSystem(), meter_of("m*")
+    looker = looker_of(system, meter)
+    system.reports = {"m1": SourceLook(waiting=1), "m2": SourceLook(waiting=2)}
+    await looker.look()
+    looker._patterns._read_at = time.monotonic() - 10
+    del system.reports["m2"]
+    await looker.look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert (snapshot.waiting, snapshot.source_fault, caplog.messages) == (1, "", [])
+    assert "m2" not in looker._patterns.names
+
+
+async def test_a_queue_of_a_pattern_that_is_there_and_cannot_be_read_is_a_fault() -> None:
+    system, meter = SimulatedSystem(), meter_of("m*")
+    looker = looker_of(system, meter)
+    system.reports = {"m1": SourceLook(waiting=1), "m2": SourceFault("wrong type")}
+    await looker.look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert snapshot.waiting == 1
+    assert snapshot.source_fault == "1 of 3 queues, e.g. 'm2': wrong type"
+
+
+async def test_new_queues_of_a_pattern_are_seen_when_its_names_are_read_again() -> None:
+    system, meter = SimulatedSystem(), meter_of("m*")
+    looker = looker_of(system, meter)
+    await looker.look()
+    system.reports = {"m1": SourceLook(waiting=5)}
+    await looker.look()
+    assert set(looker._patterns.names) == {"mail"}
+    looker._patterns._read_at = time.monotonic() - NAMES_SECONDS
+    await looker.look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert snapshot.waiting == 5
+
+
+async def test_no_more_queues_than_a_look_can_read_are_counted_and_that_is_shown() -> None:
+    system, meter = SimulatedSystem(), meter_of("m*")
+    system.reports = {f"m{nth}": SourceLook(waiting=1) for nth in range(MOST_NAMES + 5)}
+    await looker_of(system, meter).look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert snapshot.waiting == MOST_NAMES
+    assert "only so many are counted" in snapshot.source_fault
+    assert "waiting" in snapshot.estimated
+    assert len(encode(snapshot)) < 3_000
+
+
+async def test_a_pattern_that_matches_nothing_is_logged_once(caplog) -> None:
+    system, meter = SimulatedSystem(), meter_of("mial-*")
+    looker = looker_of(system, meter)
+    for _ in range(3):
+        await looker.look()
+        looker._patterns._read_at = None
+    assert caplog.messages == ["source shop: 'mial-*' matches no queue yet"]
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert (snapshot.waiting, snapshot.source_fault) == (0, "")
+
+
+async def test_a_kind_that_lists_no_queues_is_a_fault_that_says_so() -> None:
+    class Unlisted:
+        async def look(self, queues: Any) -> Any:
+            return {}
+
+        async def close(self) -> None: ...
+
+    system, meter = SimulatedSystem(), meter_of("m*")
+    await system.put(1)
+    await looker_of(system, meter).look()
+    await SourceLooker("shop", TABLE, [meter], lambda *_: Unlisted()).look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert "cannot list queues" in snapshot.source_fault

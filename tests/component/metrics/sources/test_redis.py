@@ -5,6 +5,7 @@ The messages of Celery are put and taken by Kombu, which is what Celery itself d
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +13,12 @@ from typing import Any
 import pytest
 from tests.redis_server import RedisServer, redis_server
 
+from penstock.config.load import check
 from penstock.config.sources import SourceTable
+from penstock.config.topology import pools
+from penstock.events.envelope import encode
+from penstock.metrics.core.sources.meter import SourceMeter
+from penstock.metrics.looker import SourceLooker
 from penstock.metrics.sources import QueueSource, SourceAway, SourceFault, SourceLook
 from penstock.metrics.sources.registry import open_source
 from penstock.testing.sources import SourceContract
@@ -63,12 +69,11 @@ class CeleryQueue(OnRedis):
         return open_source("shop", SourceTable(kind="celery", url=self.server.url, options=options))
 
     def publish(self, queue: str = "mail", count: int = 1, **message: Any) -> None:
+        """As Celery does: each queue has an exchange of its name."""
+        declared = [kombu.Queue(queue, kombu.Exchange(queue), queue)]
         with self.connection.Producer() as producer:
             for _ in range(count):
-                producer.publish(
-                    "body", routing_key=queue, declare=[kombu.Queue(queue, routing_key=queue)],
-                    **message,
-                )  # fmt: skip
+                producer.publish("body", routing_key=queue, declare=declared, **message)
 
     async def put(self, count: int) -> None:
         self.publish(count=count)
@@ -341,3 +346,87 @@ async def test_a_wrong_password_is_named_without_it(server, tmp_path) -> None:
             await source.close()
     finally:
         stream.client.config_set("requirepass", "")
+
+
+# --- patterns -----------------------------------------------------------------------------------
+async def test_names_of_celery_are_those_of_its_bindings_also_of_empty_queues(server) -> None:
+    celery = CeleryQueue(server)
+    channel = celery.connection.default_channel
+    for name in ("mail-a", "mail-b", "sms"):
+        kombu.Queue(name, kombu.Exchange(name), name)(channel).declare()
+    kombu.Queue("mail-c", kombu.Exchange("tasks"), "routed.c")(channel).declare()
+    kombu.Queue("mail-x.celery.pidbox", kombu.Exchange("celery.pidbox"), "")(channel).declare()
+    source = celery.open()
+    assert sorted(await source.names("mail-*")) == ["mail-a", "mail-b", "mail-c"]
+    kombu.Queue("mail-a", kombu.Exchange("mail-a"), "mail-a")(channel).delete()
+    assert sorted(await source.names("mail-*")) == ["mail-b", "mail-c"]
+    await source.close()
+
+
+async def test_characters_that_redis_reads_in_patterns_stand_for_themselves(server) -> None:
+    stream = Stream(server)
+    for name in ("a[b]?-1", "ab?-1", "a[b]x-1", "a\\[b]?-1"):
+        stream.client.xadd(name, {"body": "x"})
+    source = stream.open()
+    assert await source.names("a[b]?-*") == ["a[b]?-1"]
+    assert await source.names("a\\*") == ["a\\[b]?-1"]
+    await source.close()
+
+
+async def test_a_database_with_too_many_keys_is_not_searched(server, monkeypatch) -> None:
+    monkeypatch.setattr("penstock.metrics.sources.redis_client._MOST_SCANS", 2)
+    monkeypatch.setattr("penstock.metrics.sources.redis_client._SCANNED_AT_ONCE", 10)
+    stream = Stream(server)
+    stream.client.mset({f"key{nth}": "x" for nth in range(1_000)})
+    source = stream.open()
+    with pytest.raises(SourceAway, match="name these without a pattern"):
+        await source.names("mail*")
+    await source.close()
+
+
+@pytest.mark.parametrize("kind", ["rq", "celery"])
+async def test_ten_thousand_queues_in_one_redis_are_one_pool(server, kind) -> None:
+    # given as many queues as patterns can name, filled as the libraries do
+    count = 10_000
+    system = {"rq": RqQueue, "celery": CeleryQueue}[kind](server)
+    waiting = fill(system, kind, count)
+    tree = {
+        "sources": {"shop": {"kind": kind, "url": server.url, "timeout_seconds": 60}},
+        "pools": {"all": {"source": "shop", "command": ["true"], "queues": ["bulk-*"]}},
+    }
+    settings = check(tree)
+    meter = SourceMeter(pools(settings)["all"], 60.0, 1.0)
+    looker = SourceLooker("shop", settings.sources["shop"], [meter])
+    try:
+        for _ in range(2):
+            pause = await looker.look()
+            # then one pool's figures are exact sums, and its snapshot is as small as any other
+            now = time.monotonic()
+            meter.observe(now)
+            envelope = {"id": "1", "source": "t"}
+            snapshot = meter.snapshot(now, datetime.now(UTC), envelope, "tick")
+            assert snapshot is not None
+            assert (snapshot.waiting, snapshot.source_fault) == (waiting, "")
+            assert len(looker._patterns.names) == count
+            assert (snapshot.queues, len(encode(snapshot)) < 3_000) == (("bulk-*",), True)
+            assert pause >= settings.sources["shop"].interval_seconds
+    finally:
+        await looker.close()
+
+
+def fill(system: Any, kind: str, count: int) -> int:
+    """Queue N holds N % 3 messages; returns how many there are."""
+    pipeline = system.client.pipeline(transaction=False)
+    for nth in range(count):
+        name = f"bulk-{nth:05}"
+        if kind == "rq":
+            queue = rq.Queue(name, connection=system.client)
+            pipeline.sadd(queue.redis_queues_keys, queue.key)
+            for job in range(nth % 3):
+                queue.push_job_id(f"{name}-{job}", pipeline=pipeline)
+        else:
+            system.connection.default_channel._queue_bind("bulk", name, "", name)
+            for _ in range(nth % 3):
+                pipeline.lpush(name, b"{}")
+    pipeline.execute()
+    return sum(nth % 3 for nth in range(count))

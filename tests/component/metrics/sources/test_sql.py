@@ -31,6 +31,12 @@ COUNTED = """
     from queues where name = %(queue)s
 """
 
+AT_ONCE = """
+    select name as queue, count(*) filter (where state = 'waiting') as waiting,
+           count(*) filter (where state = 'claimed') as claimed
+    from queues left join messages on queue = name where name = any(%(queues)s) group by name
+"""
+
 
 class Table:
     """A table of messages."""
@@ -50,7 +56,8 @@ class Table:
             connection.execute(statement)
 
     def open(self, query: str = COUNTED, **more: float) -> QueueSource:
-        table = SourceTable(kind="sql", url=self.url, options={"query": query}, **more)
+        options = {"query": query, "names": "select name from queues where name like %(like)s"}
+        table = SourceTable(kind="sql", url=self.url, options=options, **more)
         return open_source("shop", table)
 
     async def put(self, count: int) -> None:
@@ -146,4 +153,15 @@ async def test_a_wrong_query_is_an_error_that_names_the_cause(system) -> None:
     source = system.open("select count(*) as waiting from no_such_table")
     with pytest.raises(SourceAway, match="no_such_table"):
         await source.look(["mail"])
+    await source.close()
+
+
+async def test_one_query_gives_the_figures_of_all_queues(system) -> None:
+    system.write("insert into queues values ('mail-low')")
+    await system.put(3)
+    source = system.open(AT_ONCE)
+    looks = await source.look(["mail-low", "gone", "mail"])
+    assert [looks[name].waiting for name in ("mail", "mail-low")] == [3, 0]
+    assert looks["gone"] == SourceFault("the query gave no row of it")
+    assert sorted(await source.names("mail*")) == ["mail", "mail-low"]
     await source.close()

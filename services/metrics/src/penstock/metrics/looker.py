@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 from penstock.config.load import ConfigError
 from penstock.config.masking import masked
+from penstock.config.source_patterns import is_pattern
 from penstock.config.sources import SourceTable
 from penstock.metrics.core.sketches import BadSketch
 from penstock.metrics.core.sources.look import SourceFault, SourceLook, checked
 from penstock.metrics.core.sources.meter import SourceMeter
+from penstock.metrics.patterns import QueuePatterns
 from penstock.metrics.sources.registry import open_source
 from penstock.metrics.sources.source import QueueSource, SourceAway
 from penstock.runtime.service import Service
@@ -20,6 +22,9 @@ from penstock.runtime.service import Service
 log = logging.getLogger("penstock.metrics")
 
 MOST_BACKOFF_SECONDS = 30.0
+_LOOK_SHARE = 0.25
+"""Looking at what patterns name takes at most this share of the time, however many queues these
+are."""
 _MOST_FAULTS = 20
 """Texts of one queue that are logged before it is seen again: some name what differs each time."""
 Looks = Mapping[str, SourceLook | SourceFault]
@@ -49,7 +54,11 @@ class SourceLooker:
         self._open = open
         self._source: QueueSource | None = None
         self._queues = tuple(dict.fromkeys(q.name for m in meters for q in m.source_queues))
+        self._named = tuple(name for name in self._queues if not is_pattern(name))
+        patterns = [name for name in self._queues if is_pattern(name)]
+        self._patterns = QueuePatterns(name, patterns, self._named)
         self._failures = 0
+        self._patterns_cost_seconds = 0.0
         self._faults: dict[str, set[str]] = {}
 
     async def run(self, running: Service) -> None:
@@ -59,7 +68,7 @@ class SourceLooker:
             while await running.pause(seconds):
                 seconds = await self.look()
         finally:
-            await self._close()
+            await self.close()
 
     async def look(self) -> float:
         """Looks once, and hands what was found to the meters.
@@ -68,39 +77,49 @@ class SourceLooker:
             After how many seconds to look again.
         """
         now, wall_now = time.monotonic(), time.time()
+        looks: Looks
+        faults: Mapping[str, str]
         try:
-            looks = await self._ask()
+            looks, faults = await self._ask(now)
             self._failures = 0
         except _Failed as failure:
             self._failures += 1
-            looks = dict.fromkeys(self._queues, SourceFault(str(failure)))
-        self._report(looks)
+            looks, faults = dict.fromkeys(self._queues, SourceFault(str(failure))), {}
+        self._patterns_cost_seconds = time.monotonic() - now if self._patterns.names else 0.0
+        self._report({**looks, **{name: SourceFault(text) for name, text in faults.items()}})
         for meter in self._meters:
             try:
-                meter.see_source(looks, now, wall_now)
+                meter.see_source(looks, now, wall_now, faults)
             except BadSketch as error:
                 log.warning("source %s: pool %s: %s", self.name, meter.name, error)
         return self._pause_seconds()
 
-    async def _ask(self) -> Looks:
-        """Raises _Failed, and then the connection is closed."""
+    async def _ask(self, now: float) -> tuple[Looks, Mapping[str, str]]:
+        """The looks, and faults beside looks; raises _Failed, and then the connection is closed."""
         try:
             # Until it can be made, its secret file or a library may still appear.
             source = self._source = self._source or self._open(self.name, self._table)
             async with asyncio.timeout(self._table.timeout_seconds):
-                looks = await source.look(self._queues)
-            return {queue: checked(looks.get(queue, _UNNAMED)) for queue in self._queues}
+                await self._patterns.read(source, now)
+            queues = [*self._named, *self._patterns.names]
+            async with asyncio.timeout(self._table.timeout_seconds):
+                found = await source.look(queues) if queues else {}
+                looks = {queue: checked(found.get(queue, _UNNAMED)) for queue in queues}
+                await self._patterns.read_again(source, looks, now)
+            sums, faults = self._patterns.sums(looks, now)
+            return {**{queue: looks[queue] for queue in self._named}, **sums}, faults
         except TimeoutError:
             reason = f"no answer within {self._table.timeout_seconds:g} s"
         except (SourceAway, ConfigError) as error:
             reason = str(error)
         except Exception as error:  # of a source that is not ours
             reason = f"{type(error).__name__}: {error}"
-        await self._close()
+        await self.close()
         shown: str = masked(reason)[:300]
         raise _Failed(shown)
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Closes the connection, where there is one."""
         if (source := self._source) is None:
             return
         try:
@@ -112,7 +131,7 @@ class SourceLooker:
     def _pause_seconds(self) -> float:
         interval = self._table.interval_seconds
         if not self._failures:
-            return interval
+            return max(interval, self._patterns_cost_seconds / _LOOK_SHARE)
         return max(min(interval * 2.0 ** min(self._failures, 10), MOST_BACKOFF_SECONDS), interval)
 
     def _report(self, looks: Looks) -> None:

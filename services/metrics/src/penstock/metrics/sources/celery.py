@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from penstock.config.source_patterns import matches
 from penstock.metrics.core.sources.look import SourceFault, SourceLook
 from penstock.metrics.sources.claim_ids import ClaimIds
 from penstock.metrics.sources.redis_client import (
@@ -23,9 +24,13 @@ from penstock.metrics.sources.redis_client import (
     RedisClient,
     RefusedCommand,
 )
-from penstock.metrics.sources.source import Kind, SourceAway, SourceSettings
+from penstock.metrics.sources.source import MOST_NAMES, Kind, SourceAway, SourceSettings
 
 _SEPARATOR = "\x06\x16"
+_BINDINGS = "_kombu.binding."
+"""Of an exchange: the queues that are bound to it, behind routing key and pattern."""
+_REMOTE_CONTROL = frozenset({"celeryev", "celery.pidbox", "reply.celery.pidbox"})
+"""Exchanges of events and control messages, whose queues hold no tasks."""
 _MOST_UNACKED = 1_000
 """Of more messages it is not read which queue each came from."""
 
@@ -62,9 +67,9 @@ class CelerySource:
         ]
         if is_small:
             commands.append(("HGETALL", self._unacked))
-        answers = await self._redis.read(commands)
-        unacked = _pairs(answers.pop()) if is_small else None
         steps = len(self._options.priority_steps)
+        answers = await self._redis.read(commands, together=steps)
+        unacked = _pairs(answers.pop()) if is_small else None
         lengths = (answers[nth * steps : (nth + 1) * steps] for nth in range(len(queues)))
         if unacked is None:
             return {
@@ -78,6 +83,23 @@ class CelerySource:
             ended = self._claims.ended(queue, tags)
             looks[queue] = _look(depths, len(tags), delayed[queue], ended)
         return looks
+
+    async def names(self, pattern: str) -> Sequence[str]:
+        """Of the bindings, which are there also while a queue is empty and has no key."""
+        prefix = f"{self._options.global_keyprefix}{_BINDINGS}"
+        exchanges = await self._redis.scan(prefix, "*", "set")
+        members: list[Command] = [
+            ("SRANDMEMBER", prefix + exchange, MOST_NAMES + 1)
+            for exchange in exchanges
+            if exchange not in _REMOTE_CONTROL
+        ]
+        names: dict[str, None] = {}
+        for bindings in await self._redis.read(members, together=1):
+            for binding in () if isinstance(bindings, RefusedCommand) else bindings:
+                name = binding.decode("utf-8", "replace").rpartition(_SEPARATOR)[2]
+                if matches(pattern, name):
+                    names[name] = None
+        return list(names)
 
     async def close(self) -> None:
         await self._redis.close()
@@ -143,4 +165,5 @@ KIND = Kind(
     schemes=SCHEMES,
     options=CeleryOptions,
     counts_arrivals=lambda _: False,
+    lists_queues=lambda _: True,
 )

@@ -41,7 +41,7 @@ class StreamSource:
         commands: list[Command] = []
         for queue in queues:
             commands += [("XINFO", "GROUPS", queue), ("XINFO", "STREAM", queue)]
-        answers = await self._redis.read(commands)
+        answers = await self._redis.read(commands, together=2)
         groups = {
             queue: self._group_of(queue, answers[2 * nth], answers[2 * nth + 1])
             for nth, queue in enumerate(queues)
@@ -51,6 +51,9 @@ class StreamSource:
             queue: group if isinstance(group, SourceFault) else _look(group, ages.get(queue))
             for queue, group in groups.items()
         }
+
+    async def names(self, pattern: str) -> Sequence[str]:
+        return await self._redis.scan("", pattern, "stream")
 
     async def close(self) -> None:
         await self._redis.close()
@@ -79,7 +82,7 @@ class StreamSource:
         ranges: list[Command] = [
             ("XRANGE", queue, b"(" + last, "+", "COUNT", 1) for queue, last in waiting.items()
         ]
-        (seconds, micros), *answers = await self._redis.read([("TIME",), *ranges])
+        (seconds, micros), *answers = await self._redis.read([("TIME",), *ranges], together=1)
         now = int(seconds) + int(micros) / 1e6
         ages = {}
         for queue, entries in zip(waiting, answers, strict=True):
@@ -122,4 +125,4 @@ def _table(answer: Any) -> dict[str, Any]:
     }
 
 
-KIND = Kind(open=StreamSource, schemes=SCHEMES, options=StreamOptions)
+KIND = Kind(open=StreamSource, schemes=SCHEMES, options=StreamOptions, lists_queues=lambda _: True)

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.config import Pool, Settings, explain
 from penstock.config.load import ConfigError
+from penstock.config.source_patterns import is_pattern
 from penstock.config.sources import SourceTable
 from penstock.metrics.sources.source import Kind, QueueSource, SourceSettings
 
@@ -53,7 +54,10 @@ def faults(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
         except ConfigError as error:
             yield str(error)
             continue
-        if kind_of(name, table).counts_arrivals(options):
+        kind = kind_of(name, table)
+        if not kind.lists_queues(options):
+            yield from _pattern_faults(name, table, configured)
+        if kind.counts_arrivals(options):
             continue
         for pool in configured.values():
             by_arrivals = pool.source == name and pool.profile.strategy == "deadline"
@@ -64,6 +68,16 @@ def faults(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
                     "source report what came or ended (options arrived or ended, where its kind "
                     "has them)"
                 )
+
+
+def _pattern_faults(name: str, table: SourceTable, configured: Mapping[str, Pool]) -> Iterator[str]:
+    for pool in configured.values():
+        patterns = filter(is_pattern, pool.source_queues if pool.source == name else ())
+        for pattern in patterns:
+            yield (
+                f"pools.{pool.name}: queues: found the pattern {pattern!r}, but kind "
+                f"{table.kind!r} as it is set in sources.{name} lists no queues: name them"
+            )
 
 
 def secret_fault(name: str, table: SourceTable) -> str:

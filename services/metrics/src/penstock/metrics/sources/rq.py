@@ -55,8 +55,8 @@ class RqSource:
         commands: list[Command] = []
         for queue in queues:
             commands += self._commands_of(queue)
-        answers = await self._redis.read(commands)
         size = len(_Answers.__struct_fields__)
+        answers = await self._redis.read(commands, together=size)
         by_queue = {
             queue: _checked(queue, answers[nth * size : (nth + 1) * size])
             for nth, queue in enumerate(queues)
@@ -66,6 +66,11 @@ class RqSource:
             queue: figures if isinstance(figures, SourceFault) else self._look(queue, figures, ages)
             for queue, figures in by_queue.items()
         }
+
+    async def names(self, pattern: str) -> Sequence[str]:
+        return await self._redis.members(
+            f"{self._prefix}:queues", f"{self._prefix}:queue:", pattern
+        )
 
     async def close(self) -> None:
         await self._redis.close()
@@ -91,7 +96,7 @@ class RqSource:
             return {}
         prefix = f"{self._prefix}:job:".encode()
         times: list[Command] = [("HGET", prefix + job, "enqueued_at") for job in heads.values()]
-        (seconds, micros), *answers = await self._redis.read([("TIME",), *times])
+        (seconds, micros), *answers = await self._redis.read([("TIME",), *times], together=1)
         now = int(seconds) + int(micros) / 1e6
         moments = {queue: _moment(answer) for queue, answer in zip(heads, answers, strict=True)}
         return {queue: max(now - at, 0.0) for queue, at in moments.items() if at is not None}
@@ -133,4 +138,5 @@ KIND = Kind(
     schemes=SCHEMES,
     options=RqOptions,
     counts_arrivals=lambda _: False,
+    lists_queues=lambda _: True,
 )

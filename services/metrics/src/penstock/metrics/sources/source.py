@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from penstock.metrics.core.sources.look import SourceFault, SourceLook
+
+MOST_NAMES = 10_000
+"""Queues of a source that patterns can name: a look reads each of them."""
 
 
 class SourceAway(Exception):
@@ -36,6 +39,31 @@ class QueueSource(Protocol):
 
     async def close(self) -> None:
         """Closes the connection, where there is one. A look after it connects again."""
+        ...
+
+
+@runtime_checkable
+class ListsQueues(Protocol):
+    """What a source can do beside looking, where its system can list its queues."""
+
+    async def names(self, pattern: str) -> Sequence[str]:
+        """The queues that exist and that the pattern names.
+
+        One that is empty should be among them, where the system knows it: the first message of a
+        queue that is not listed waits until the names are read again. The call is cancelled after
+        ``timeout_seconds`` and `close` called then.
+
+        Args:
+            pattern: ``*`` in it stands for any characters, as `penstock.config.source_patterns`
+                has it.
+
+        Returns:
+            Their names without duplicates; where there are more than ``MOST_NAMES``, so many and
+            one more are enough.
+
+        Raises:
+            SourceAway: the names cannot be read; `close` is called then.
+        """
         ...
 
 
@@ -76,6 +104,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         options: type of ``options``; its unknown fields should be forbidden.
         counts_arrivals: whether a source with these options reports what came or what ended; else
             arrivals follow only from ``runtime_seconds``.
+        lists_queues: whether a source with these options is a `ListsQueues`, so that its pools may
+            have patterns of queues.
     """
 
     open: Callable[[SourceSettings], QueueSource]
@@ -83,3 +113,4 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     runs_command: bool = False
     options: type[msgspec.Struct] = NoOptions
     counts_arrivals: Callable[[Any], bool] = lambda options: True
+    lists_queues: Callable[[Any], bool] = lambda options: False

@@ -3,51 +3,75 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from penstock.config.extras import needed
+from penstock.config.source_patterns import WILDCARD
 from penstock.metrics.core.sources.look import SourceFault, SourceLook
 from penstock.metrics.sources.reported import look_of
-from penstock.metrics.sources.source import Kind, SourceAway, SourceSettings
+from penstock.metrics.sources.source import MOST_NAMES, Kind, SourceAway, SourceSettings
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
+SCHEMES = ("postgresql", "postgres")
+_ALL_QUEUES = b"%(queues)s"
+_NO_ROW = SourceFault("the query gave no row of it")
 _TIMEOUT_SHARE = 0.9
 """The server ends a statement before the look is given up: nothing goes on there alone."""
 
 
 class SqlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A query that gives one row for the queue ``%(queue)s``; its columns are named as figures."""
+    """A query that gives one row for the queue ``%(queue)s``; its columns are named as figures.
+
+    One with ``%(queues)s`` in its place runs once for all of them, and gives a row for each with
+    its name in the column ``queue``. ``names`` gives the names of queues that are
+    ``like %(like)s``, in its first column.
+    """
 
     query: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    names: Annotated[str, Meta(max_length=10_000)] = ""
 
 
 class SqlSource:
-    """One connection, on which only reading transactions are allowed."""
+    """One connection, on which only reading transactions are allowed.
 
-    def __init__(self, settings: SourceSettings) -> None:
-        with needed("sql", f"sources.{settings.name}: kind 'sql'", "penstock-metrics"):
+    Args:
+        settings: of the source.
+        query: as in `SqlOptions`; ``names`` likewise.
+    """
+
+    def __init__(self, settings: SourceSettings, query: str, names: str) -> None:
+        with needed("sql", f"sources.{settings.name}: PostgreSQL", "penstock-metrics"):
             import psycopg  # noqa: PLC0415 - an extra
             from psycopg.rows import dict_row  # noqa: PLC0415
         self._psycopg, self._rows = psycopg, dict_row
         self._settings = settings
-        self._query = settings.options.query.encode()
+        self._query, self._names = query.encode(), names.encode()
         self._connecting: asyncio.Task[AsyncConnection[dict[str, Any]]] | None = None
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
-        try:
-            # Cancelled midway a connect leaves its socket open: it goes on, `close` ends it.
-            self._connecting = self._connecting or asyncio.ensure_future(self._connect())
-            connection = await asyncio.shield(self._connecting)
-            return {queue: await self._look(connection, queue) for queue in queues}
-        except (self._psycopg.Error, OSError) as error:
-            raise SourceAway(_first_line(error, self._settings.secret)) from error
+        async with self._connection() as connection:
+            if _ALL_QUEUES not in self._query:
+                return {queue: await self._look(connection, queue) for queue in queues}
+            rows = await self._fetch(connection, self._query, {"queues": list(queues)}, len(queues))
+        looks: dict[str, SourceLook | SourceFault] = dict.fromkeys(queues, _NO_ROW)
+        for row in rows or ():
+            queue = row.pop("queue", None)
+            if queue in looks:
+                looks[queue] = look_of(row)
+        return looks
+
+    async def names(self, pattern: str) -> Sequence[str]:
+        async with self._connection() as connection:
+            like = {"like": like_of(pattern)}
+            rows = await self._fetch(connection, self._names, like, MOST_NAMES + 1)
+        return [str(next(iter(row.values()))) for row in rows or ()]
 
     async def close(self) -> None:
         if self._connecting is not None:
@@ -59,14 +83,33 @@ class SqlSource:
     async def _look(
         self, connection: AsyncConnection[dict[str, Any]], queue: str
     ) -> SourceLook | SourceFault:
-        async with connection.cursor() as cursor:
-            await cursor.execute(self._query, {"queue": queue})
-            if cursor.description is None:
-                return SourceFault("the query gives no rows")
-            rows = await cursor.fetchmany(2)
+        rows = await self._fetch(connection, self._query, {"queue": queue}, 2)
+        if rows is None:
+            return SourceFault("the query gives no rows")
         if len(rows) != 1:
             return SourceFault(f"the query gave {len(rows) or 'no'} rows, expected one")
         return look_of(rows[0])
+
+    async def _fetch(
+        self,
+        connection: AsyncConnection[dict[str, Any]],
+        query: bytes,
+        values: Mapping[str, Any],
+        most: int,
+    ) -> list[dict[str, Any]] | None:
+        """Its first rows; None where it is a statement that gives none."""
+        async with connection.cursor() as cursor:
+            await cursor.execute(query, values)
+            return await cursor.fetchmany(most) if cursor.description else None
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[AsyncConnection[dict[str, Any]]]:
+        try:
+            # Cancelled midway a connect leaves its socket open: it goes on, `close` ends it.
+            self._connecting = self._connecting or asyncio.ensure_future(self._connect())
+            yield await asyncio.shield(self._connecting)
+        except (self._psycopg.Error, OSError) as error:
+            raise SourceAway(_first_line(error, self._settings.secret)) from error
 
     async def _connect(self) -> AsyncConnection[dict[str, Any]]:
         seconds = self._settings.timeout_seconds
@@ -91,4 +134,15 @@ def _first_line(error: Exception, secret: str) -> str:
     return lines[0].replace(secret, "***") if secret else lines[0]
 
 
-KIND = Kind(open=SqlSource, schemes=("postgresql", "postgres"), options=SqlOptions)
+def like_of(pattern: str) -> str:
+    """A pattern of queues as ``like`` has it."""
+    escaped = "".join(f"\\{char}" if char in "\\%_" else char for char in pattern)
+    return escaped.replace(WILDCARD, "%")
+
+
+KIND = Kind(
+    open=lambda settings: SqlSource(settings, settings.options.query, settings.options.names),
+    schemes=SCHEMES,
+    options=SqlOptions,
+    lists_queues=lambda options: bool(options.names),
+)

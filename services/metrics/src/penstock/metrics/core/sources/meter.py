@@ -15,6 +15,7 @@ from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.sources.look import SourceFault, SourceLook
 from penstock.metrics.core.sources.queue import SourceQueue
 
+NO_FAULTS: Mapping[str, str] = {}
 _SET_COUNT = 1
 """Samples of a run time that is set: as soon as two are measured, these count."""
 
@@ -24,7 +25,7 @@ class SourceMeter(PoolMeter):
 
     Attributes:
         source: the table ``[sources.NAME]`` that the queues are in.
-        source_queues: the queues.
+        source_queues: the queues; a pattern is one, the sum over those that it names.
 
     Args:
         pool: with a ``source``.
@@ -49,13 +50,18 @@ class SourceMeter(PoolMeter):
 
     # --- taking in -------------------------------------------------------------------------------
     def see_source(
-        self, looks: Mapping[str, SourceLook | SourceFault], now: float, wall_now: float
+        self,
+        looks: Mapping[str, SourceLook | SourceFault],
+        now: float,
+        wall_now: float,
+        faults: Mapping[str, str] = NO_FAULTS,
     ) -> None:
         """The system was looked at; a queue with a fault stays as it was seen last.
 
         Args:
-            looks: by queue.
+            looks: by queue; a pattern is one, whose look is the sum over those that it names.
             now: of a steady clock; ``wall_now``: the same instant in POSIX seconds.
+            faults: by pattern: why some of its queues could not be looked at.
         """
         ready = self.workers.ready
         slots = max(self.workers.slots_ready, ready)
@@ -64,7 +70,7 @@ class SourceMeter(PoolMeter):
             if isinstance(look, SourceFault):
                 queue.fault = look.text
                 continue
-            queue.fault = ""
+            queue.fault = faults.get(queue.name, "")
             busy_slots = None if self._workers_report_runs else slots
             done = queue.see_source(look, now, wall_now, self.workers.idle, busy_slots)
             if failure := self._add_queue_report(queue.name, done, wall_now, now):
