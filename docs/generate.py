@@ -182,16 +182,16 @@ read as TOML, else as text. An unknown key is an error, with the nearest known o
 
 A changed file counts after `penstock config reload`, or SIGHUP to a service. Each service then
 reads its own file and variables anew. One that cannot use them keeps its settings, and logs why.
-Metrics, decider, orchestrator and console start anew within their process and take over everything;
-one that cannot start with the new settings (a port is taken) goes on with those of before. An
-executor goes on: it takes over what has `yes` in the column *reload*, and the rest, and pools of
-kind `spark`, when it is restarted. Workers keep what they were started with, so it replaces those
-whose own settings changed (queues, slots, tries, limits and the like), as `penstock reload` does: a
-few at a time, idle ones first, busy ones after their jobs. A changed `sla_seconds` replaces none:
-workers that live count late jobs by the old one. `jobs.modules` waits for `penstock reload`.
-Clients read their settings when they start. `penstock config diff` compares the file with what each
-service runs with; `penstock health` reports differences, and `penstock pool ls` shows what is in
-force.
+Metrics, decider, orchestrator, console and scaler start anew within their process and take over
+everything; one that cannot start with the new settings (a port is taken) goes on with those of
+before. An executor goes on: it takes over what has `yes` in the column *reload*, and the rest, and
+pools of kind `spark`, when it is restarted. Workers keep what they were started with, so it
+replaces those whose own settings changed (queues, slots, tries, limits and the like), as `penstock
+reload` does: a few at a time, idle ones first, busy ones after their jobs. A changed `sla_seconds`
+replaces none: workers that live count late jobs by the old one. `jobs.modules` waits for `penstock
+reload`. Clients read their settings when they start. `penstock config diff` compares the file with
+what each service runs with; `penstock health` reports differences, and `penstock pool ls` shows
+what is in force.
 """
 
 

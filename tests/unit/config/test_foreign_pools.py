@@ -226,3 +226,15 @@ def test_flags_that_will_not_do_as_was_hoped(name: Any, flags: str, slots: int, 
 def test_a_preset_of_another_program_is_noticed() -> None:
     assert "does not run rq" in next(faults("rq", ["celery"], 1, ""))
     assert list(faults("", ["celery"], 1, "")) == []
+
+
+def test_a_source_needs_no_command_where_another_autoscaler_runs_the_consumers() -> None:
+    sources = {"shop": {"kind": "celery", "url": "redis://cache/0"}}
+    table = {"source": "shop", "queues": ["queues:mail"], "advisor": True, "runtime_seconds": 2.5}
+    settings = check({"sources": sources, "pools": {"mail": table}})
+    pool = pools(settings)["mail"]
+    assert (pool.is_foreign, pool.queues, pool.command) == (True, (), ())
+    assert (pool.source_queues, pool.runtime_seconds) == (("queues:mail",), 2.5)
+    assert serving(settings).pool("mail") == ""
+    with pytest.raises(ConfigError, match=r"set command, such as .* or advisor = true"):
+        pools(check({"sources": sources, "pools": {"mail": {**table, "advisor": False}}}))

@@ -120,7 +120,7 @@ def _source_remarks(settings: Settings, configured: Mapping[str, Pool]) -> Itera
 def _command_remarks(configured: Mapping[str, Pool]) -> Iterator[Remark]:
     """Of commands of other systems' consumers; they may be installed on the hosts alone."""
     for name, pool in configured.items():
-        if pool.is_foreign and shutil.which(pool.command[0]) is None:
+        if pool.command and shutil.which(pool.command[0]) is None:
             yield _warning("unknown-command", _cannot_run(f"pools.{name}", pool.command[0]))
         for fault in foreign_presets.faults(pool.preset, pool.command, pool.slots, pool.ready):
             yield _warning("command-flags", f"pools.{name}: {fault}")

@@ -22,6 +22,7 @@ COMMANDS = {
     "executor": Lazy("service", "Run this host's executor.", RUN),
     "orchestrator": Lazy("service", "Run the orchestrator.", RUN),
     "console": Lazy("service", "Run the console: web pages and an HTTP API.", RUN),
+    "scaler": Lazy("service", "Run the external scaler for KEDA.", RUN),
     "pipeline": Lazy("pipeline.command", "The event log as a lake, by Spark.", RUN),
     "worker": Lazy("scaling.worker", "Run one job worker, or list workers.", RUN),
     "job": Lazy("jobs.job", "Submit, list, show, cancel and retry jobs.", LOOK),

@@ -61,6 +61,10 @@ orchestrator = _command(
     "orchestrator",
     "Run the orchestrator: it completes transitions that a crash cut off, until SIGTERM.",
 )
+scaler = _command(
+    "scaler",
+    "Run the external scaler: KEDA asks it what pools need, until SIGTERM.",
+)
 console = _command(
     "console", "Run the console: web pages and an HTTP API over the event log, until SIGTERM."
 )

@@ -64,7 +64,7 @@ def as_foreign(pool: Pool, table: PoolTable) -> Pool:
 
 def wrong_of_foreign(settings: Settings, table: PoolTable) -> str:
     """Why a pool cannot be, as far as other systems are concerned; empty where it can."""
-    if not table.command:
+    if not table.command and not (table.source and table.advisor is True):
         return _without_command(table)
     if table.kind not in ("queue", "group"):
         return _WRONG_KINDS[table.kind]
@@ -132,7 +132,8 @@ def _without_command(table: PoolTable) -> str:
     if table.source:
         return (
             "source names another system, whose consumers are to be run: set command, such as "
-            '["celery", "-A", "shop", "worker", "-Q", "{queues}"]'
+            '["celery", "-A", "shop", "worker", "-Q", "{queues}"], or advisor = true where another '
+            "autoscaler runs them"
         )
     default = PoolTable()
     for name in _OF_PROCESS:

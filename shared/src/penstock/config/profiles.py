@@ -214,7 +214,7 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
         slots_per_job: of a Spark pool: tasks that a job of a served pool counts here, from its
             dispatch until its own tasks do.
         source: the table ``[sources.NAME]`` of another system, in which the pool's queues are;
-            needs ``command``.
+            needs ``command``, or ``advisor = true``.
         command: a program and its arguments, which is run in place of each worker, without a shell:
             a consumer of another system. ``{queues}`` stands for the names of the pool's queues
             with commas between them, ``{worker}``, ``{host}`` and ``{pool}`` for names; an argument
@@ -289,7 +289,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_foreign(self) -> bool:
         """Its workers are processes of another system, which run none of our jobs."""
-        return bool(self.command)
+        return bool(self.command or self.source)
 
     @property
     def scalable(self) -> bool:

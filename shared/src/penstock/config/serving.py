@@ -59,7 +59,7 @@ def serving(settings: Settings) -> Serving:
     """The same for settings that need not be a valid topology."""
     owners: dict[str, str] = {}
     for name, table in settings.pools.items():
-        if table.kind == "spark" or table.command:
+        if table.kind == "spark" or table.command or table.source:
             continue
         for queue in table.queues or (name,):
             lanes = PRIORITIES if table.priorities else PRIORITIES[1:2]

@@ -15,6 +15,7 @@ from penstock.config.console import Console
 from penstock.config.hooks import HookTable
 from penstock.config.hosts import Health, Host, Hosts, Stuck
 from penstock.config.profiles import PoolTable, ProfileOverride
+from penstock.config.scaler import Scaler
 from penstock.config.schedules import ScheduleTable
 from penstock.config.secret_names import is_secret, spelled
 from penstock.config.section import ALL, Count, Name, NonNegative, Period, Port, Positive, Section
@@ -303,6 +304,8 @@ class Http(Section, frozen=True, kw_only=True):
         executor_port: of the executor; 0 takes a free port and logs it.
         console_port: of the console's health and metrics, not of its pages; 0 takes a free port and
             logs it.
+        scaler_port: of the scaler's health and metrics, not of its gRPC; 0 takes a free port and
+            logs it.
     """
 
     of_process = ALL
@@ -315,6 +318,7 @@ class Http(Section, frozen=True, kw_only=True):
     orchestrator_port: Port = 9463
     executor_port: Port = 9464
     console_port: Port = 9465
+    scaler_port: Port = 9466
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -357,6 +361,7 @@ class Settings(Section, frozen=True, kw_only=True):
     telemetry: Telemetry = Telemetry()
     http: Http = Http()
     console: Console = Console()
+    scaler: Scaler = Scaler()
     profiles: dict[str, ProfileOverride] = {}
     pools: dict[str, PoolTable] = {}
     sources: dict[Name, SourceTable] = {}

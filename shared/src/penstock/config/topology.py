@@ -134,7 +134,7 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
     queues = table.queues or (name,)
     try:
         check_name("pool", name)
-        for queue in () if table.command else queues:
+        for queue in () if table.command or table.source else queues:
             check_name("queue", queue)
     except BadName as error:
         raise ConfigError(f"pools.{name}: {error}") from error
@@ -152,7 +152,7 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
     _check(pool)
     if wrong := wrong_of_foreign(settings, table):
         raise ConfigError(f"pools.{name}: {wrong}")
-    if table.command:
+    if table.command or table.source:
         return as_foreign(pool, table)
     if pool.kind == "spark":
         return _spark(settings, pool, table)

@@ -40,7 +40,8 @@ class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
     """How many workers a pool should have, and why.
 
     Attributes:
-        current: workers planned before the decision.
+        current: workers planned before the decision. In advisor mode, where none of ours reports,
+            at least those that the jobs in work need.
         target: workers planned after it.
         predicted_pickup_seconds: for a job arriving now, given the target; None when unknown.
         snapshot_ids: the pool's own snapshot. The other inputs, so that the decision can be
@@ -50,7 +51,7 @@ class ScalingDecisionMade(PoolEvent, frozen=True, kw_only=True, tag=True):
         epoch: the deciding leader's fencing token.
         round: its number within the epoch.
         through: sequence of the last snapshot that was seen; the round's record lies behind it.
-        advice: the pool is in advisor mode: nothing was commanded, the plan stays ``current``.
+        advice: the pool is in advisor mode: nothing was commanded, the plan stays what it was.
     """
 
     current: Int64

@@ -191,6 +191,14 @@ ROLES: dict[str, Role] = {
         answers=True,
         stores=(ASKED, RECORDED, RECOVERED),
     ),
+    "scaler": Role(
+        about="answers KEDA with what pools in advisor mode need",
+        publishes=("state.settings.*",),
+        listens=(_RELOAD,),
+        reads=("EVENTS", "STATE"),
+        follows=("EVENTS",),
+        connections=8,
+    ),
     "orchestrator": Role(
         about="reconciles, keeps schedules, batches and graphs; makes the streams",
         publishes=(

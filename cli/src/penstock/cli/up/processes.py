@@ -33,6 +33,11 @@ def check_installed() -> None:
         raise Failed(f"services are missing: {', '.join(missing)}; install {packages}")
 
 
+def _scaler(settings: Settings) -> tuple[str, ...]:
+    """The external scaler, where it is switched on."""
+    return ("scaler",) if settings.scaler.enabled else ()
+
+
 class Processes:
     """Starts and ends the processes of `penstock up`.
 
@@ -55,7 +60,7 @@ class Processes:
         self._settings, self._flags, self._broker, self._logs = settings, flags, broker, logs
         self.services = {
             name: Supervised(name, partial(self._begin, name), report, self._log(name))
-            for name in (*SERVICES, *own_console.names(settings))
+            for name in (*SERVICES, *own_console.names(settings), *_scaler(settings))
         }
         self.broker = (
             Supervised("nats-server", self._begin_broker, report, None) if broker else None

@@ -70,8 +70,8 @@ def conclude(
     _explain_moves(context.hosts, claim, before, desired, share)
     advice = claim.profile.advisor
     if advice:
-        text = f"{target} advised: in advisor mode the plan stays {current}"
-        desired.history.add("advice", "advisor", target, text, planned=current)
+        text = f"{target} advised: in advisor mode the plan stays {before.workers}"
+        desired.history.add("advice", "advisor", target, text, planned=before.workers)
     promise = claim.profile.sla_seconds
     slots = context.inputs.pools[claim.pool].job_slots
     expected = _outlook(desired, target, promise, slots)

@@ -25,6 +25,8 @@ from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs, che
 from penstock.events.orders import Hold
 from penstock.events.snapshot import PoolSnapshot
 
+PLAN_STANDS = "the plan stands: "
+"""Begins a reason for which nothing could be decided."""
 _MOST_MEMORY_BYTES = 64 * 1024
 """Limit of what a strategy may remember; it is stored with each decision."""
 
@@ -78,7 +80,7 @@ def desired_workers(
         return _pinned(proposal)
     if usable is None:
         # old or missing measurements never lower a worker count
-        return _unchanged(proposal, "stale", "stale", f"the plan stands: {fault}", hold)
+        return _unchanged(proposal, "stale", "stale", f"{PLAN_STANDS}{fault}", hold)
     inputs = StrategyInputs(
         pool=pool,
         snapshot=usable.snapshot,
@@ -92,7 +94,7 @@ def desired_workers(
         demand = _demand(strategies, inputs, history)
     except Exception as error:  # a plug-in's own fault must not end the round of all pools
         name = pool.profile.strategy
-        why = f"the plan stands: strategy {name} raised {error!r}"
+        why = f"{PLAN_STANDS}strategy {name} raised {error!r}"
         return _unchanged(proposal, "strategy", name, why, hold)
     return _limited(proposal, state, demand, history, policies, hold)
 
@@ -194,13 +196,17 @@ def _limited(
 def _proposal(pool: Pool, state: PoolState, snapshot: PoolSnapshot | None, now: float) -> Proposal:
     """Before anything is wanted: that it stays as it is."""
     current = state.workers
+    busy = busy_workers(snapshot, pool.job_slots) if snapshot else 0
+    if pool.profile.advisor and snapshot and snapshot.worker_age_seconds is None:
+        # another autoscaler runs the workers: the jobs in work show how many there are at least
+        current = max(current, busy)
     return Proposal(
         pool=pool.name,
         profile=pool.profile,
         current=current,
         wanted=current,
         workers=current,
-        busy=busy_workers(snapshot, pool.job_slots) if snapshot else 0,
+        busy=busy,
         urgent=bool(snapshot and is_urgent(snapshot, pool.profile, state)),
         up_at=state.up_at,
         down_at=state.down_at,

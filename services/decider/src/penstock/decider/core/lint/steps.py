@@ -96,9 +96,9 @@ def short_settling(facts: Facts) -> Iterator[str]:
 
 
 def only_advised(facts: Facts) -> Iterator[str]:
-    """In advisor mode no worker is started."""
+    """In advisor mode no worker is started. A source without a command is meant so."""
     for pool in facts.pools.values():
-        if pool.profile.advisor:
+        if pool.profile.advisor and (pool.command or not pool.source):
             yield (
                 f"pools.{pool.name}: in advisor mode its plan stays as it is; a new pool has no "
                 "workers: set advisor = false to have it scaled"

@@ -1,0 +1,1 @@
+"""The external scaler: decisions on pools in advisor mode, as KEDA asks for them by gRPC."""

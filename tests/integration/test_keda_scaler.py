@@ -1,0 +1,389 @@
+"""The external scaler, called as KEDA calls it: a real decider, a real broker, no host of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tests.buses import both
+from tests.installation import RunningService
+from tests.integration.deciding import EMAILS, QUICK, World
+from tests.integration.guarded import GuardedBroker
+from tests.integration.keda import Keda, reference_of
+from tests.waiting import eventually
+
+from penstock.bus.nats import connect
+from penstock.bus.protocol import Outgoing
+from penstock.cli.deploy import certificates
+from penstock.config import ConfigError
+from penstock.config.load import check
+from penstock.decider.scaler import app, binding, protocol
+from penstock.decider.scaler.decisions import Decisions
+from penstock.decider.scaler.servicer import Servicer
+from penstock.events.envelope import encode
+from penstock.events.scaling import Reason, ScalingDecisionMade
+from penstock.events.subjects import Subjects
+from penstock.runtime.paths import free_port
+
+BUSY = {"arrival_per_second": 5.0}  # 10 workers by hybrid
+ADVISED = {**EMAILS["emails"], "advisor": True}
+POOLS = {"emails": ADVISED, "own": {"min_workers": 1}}
+WITHIN = 20.0
+
+
+class Site(World):
+    """A world with scalers, in which measurements of the pool go on until they are changed."""
+
+    def __init__(self, kind: str, make: Any, **scaler: Any) -> None:
+        self.port = free_port()
+        tables = {"port": self.port, "stale_seconds": 1.5, **scaler}
+        super().__init__(kind, make, pools=POOLS, decider=QUICK, scaler=tables)
+        self.make = make
+        self._reporting: asyncio.Task[None] | None = None
+
+    async def measure(self, **fields: Any) -> None:
+        """Reports these figures again and again, as a metrics service does."""
+        self.silence()
+        await self.report(**fields)
+        self._reporting = asyncio.create_task(self._go_on(fields))
+
+    def silence(self) -> None:
+        if self._reporting:
+            self._reporting.cancel()
+            self._reporting = None
+
+    async def _go_on(self, fields: dict[str, Any]) -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            await self.report(**fields)
+
+    async def start_scaler(self) -> RunningService:
+        running = RunningService("scaler", self.settings, await self.client(), app.body)
+        self._services.append(running)
+        return running
+
+    async def close(self) -> None:
+        self.silence()
+        await super().close()
+
+
+@pytest.fixture(params=both("memory"))
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    site = Site(request.param, request.getfixturevalue("settings"))
+    await site.open()
+    try:
+        await site.start_scaler()
+        yield site
+    finally:
+        await site.close()
+
+
+@pytest.fixture
+async def keda(site: Site) -> AsyncIterator[Keda]:
+    async with Keda(f"127.0.0.1:{site.port}") as keda:
+        yield keda
+
+
+async def answered(ask: Callable[[], Awaitable[Any]], expected: Any) -> None:
+    """Waits until KEDA gets this answer; errors meanwhile are none."""
+
+    async def asked() -> bool:
+        with suppress(grpc.aio.AioRpcError):
+            return bool(await ask() == expected)
+        return False
+
+    await eventually(asked, WITHIN, f"answer {expected}")
+
+
+async def refused(ask: Callable[[], Awaitable[Any]]) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await ask()
+    return caught.value.code(), caught.value.details() or ""
+
+
+async def refused_at_last(ask: Callable[[], Awaitable[Any]], text: str) -> grpc.StatusCode:
+    """Waits until KEDA gets an error with this text."""
+    codes: list[grpc.StatusCode] = []
+
+    async def asked() -> bool:
+        try:
+            await ask()
+        except grpc.aio.AioRpcError as error:
+            codes.append(error.code())
+            return text in (error.details() or "")
+        return False
+
+    await eventually(asked, WITHIN, f"error {text!r}")
+    return codes[-1]
+
+
+# --- answers -------------
+async def test_the_demand_is_answered_though_no_host_of_ours_could_carry_it(site, keda) -> None:
+    await site.start()
+    await site.measure(**BUSY)
+    await answered(keda.pods, 10)
+    assert await keda.is_active()
+    assert await keda.pods(workersPerPod="4") == 3
+    made = site.events(ScalingDecisionMade, pool="emails")[-1]
+    assert (made.target, made.advice) == (0, True)  # of our own hosts, which are none
+    await site.measure()
+    await answered(keda.pods, 0)
+    assert not await keda.is_active()
+
+
+async def test_pods_that_work_are_not_scaled_away(site, keda) -> None:
+    """Kubernetes does not choose idle pods to end: there have to be as many as jobs in work."""
+    await site.start()
+    await site.measure(waiting=3, running=7, oldest_waiting_seconds=1.0)
+    await answered(keda.pods, 7)
+    await site.measure(running=6)
+    await answered(keda.pods, 6)
+    await site.measure()
+    await answered(keda.pods, 0)
+
+
+async def test_the_bytes_are_those_of_keda_s_protocol(site, keda) -> None:
+    """Encoded by hand after the .proto file: fields 1 to 3, a map as pairs, a varint, a double."""
+    await site.start()
+    await site.measure(**BUSY)
+    await answered(keda.pods, 10)
+    reference = b"\x0a\x04shop\x12\x02ns\x1a\x0e\x0a\x04pool\x12\x06emails"
+    assert await keda.call("IsActive", reference, bytes) == b"\x08\x01"
+    name = b"\x0a\x0fpenstock-emails"
+    one = b"\x10\x01\x19\x00\x00\x00\x00\x00\x00\xf0\x3f"
+    spec = name + one
+    expected = b"\x0a" + bytes([len(spec)]) + spec
+    assert await keda.call("GetMetricSpec", reference, bytes) == expected
+    asked = b"\x0a" + bytes([len(reference)]) + reference + b"\x12\x0fpenstock-emails"
+    ten = name + b"\x10\x0a\x19\x00\x00\x00\x00\x00\x00\x24\x40"
+    assert await keda.call("GetMetrics", asked, bytes) == b"\x0a" + bytes([len(ten)]) + ten
+
+
+# --- no answer is better than a wrong one -------------
+async def test_old_measurements_are_no_answer(site, keda) -> None:
+    await site.start()
+    await site.measure(**BUSY)
+    await answered(keda.pods, 10)
+    site.silence()
+    assert await refused_at_last(keda.pods, "plan stands") is grpc.StatusCode.UNAVAILABLE
+    code, text = await refused(keda.is_active)
+    assert (code, "plan stands" in text) == (grpc.StatusCode.UNAVAILABLE, True)
+    await site.measure(**BUSY)
+    await answered(keda.pods, 10)
+
+
+async def test_without_a_decider_there_is_no_answer_and_with_the_next_one_there_is(
+    site, keda
+) -> None:
+    assert "no decision on pool 'emails' yet" in (await refused(keda.pods))[1]
+    first = await site.start()
+    await site.measure(**BUSY)
+    await answered(keda.pods, 10)
+    stream = keda.stream()
+    assert (await asyncio.wait_for(stream.read(), WITHIN)).result
+    await site.freeze(first)
+    assert await refused_at_last(keda.is_active, "s old") is grpc.StatusCode.UNAVAILABLE
+    await site.start()
+    await answered(keda.pods, 10)
+    await site.measure()
+    await answered(keda.pods, 0)
+    await site.measure(**BUSY)
+    assert (await asyncio.wait_for(stream.read(), WITHIN)).result  # the stream outlived it
+    stream.cancel()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code", "text"),
+    [
+        ({"pool": "emais"}, "NOT_FOUND", "no pool 'emais'; did you mean 'emails'?"),
+        ({"pool": "own"}, "FAILED_PRECONDITION", "set advisor = true"),
+        ({"pool": ""}, "INVALID_ARGUMENT", "expected the name of a pool"),
+        ({"pool": "a.>"}, "INVALID_ARGUMENT", "found pool = 'a.>'"),
+        ({"pool": "emails", "workersPerPod": "0"}, "INVALID_ARGUMENT", "workersPerPod = '0'"),
+        ({"pool": "emails", "workersPerPod": "-1"}, "INVALID_ARGUMENT", "expected 1 to 9999"),
+    ],
+)
+async def test_wrong_triggers_are_refused_with_the_reason(site, keda, metadata, code, text) -> None:
+    found = await refused(lambda: keda.pods(**metadata))
+    assert (found[0].name, text in found[1]) == (code, True), found
+    if "workersPerPod" not in metadata:
+        stream = keda.stream(metadata["pool"])
+        found = await refused(lambda: asyncio.wait_for(stream.read(), WITHIN))
+        assert (found[0].name, text in found[1]) == (code, True), found
+
+
+async def test_messages_are_bounded(site, keda) -> None:
+    code, _ = await refused(lambda: keda.is_active("x" * 100_000))
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    asked = protocol.GetMetricsRequest(
+        scaledObjectRef=reference_of("emails"), metricName="y" * 1_000
+    )
+    code, text = await refused(lambda: keda.call("GetMetrics", asked))
+    assert (code, len(text) < 300) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+
+
+# --- streams -------------
+async def test_a_stream_reports_each_awakening_at_once_and_nothing_else(site, keda) -> None:
+    await site.start()
+    await site.measure()
+    await answered(keda.pods, 0)
+    stream = keda.stream()
+    reads = asyncio.ensure_future(stream.read())
+    for _ in range(2):
+        await site.measure(**BUSY)
+        assert (await asyncio.wait_for(reads, WITHIN)).result
+        reads = asyncio.ensure_future(stream.read())
+        await site.decided(3)  # equal ones and such with more are no news
+        assert not reads.done()
+        await site.measure()
+        await answered(keda.pods, 0)
+    assert not reads.done()
+    stream.cancel()
+    await asyncio.gather(reads, return_exceptions=True)
+
+
+async def test_a_thousand_streams_wake_and_no_more_are_taken(settings) -> None:
+    site = Site("nats", settings, max_streams=1_000)
+    await site.open()
+    try:
+        await site.start_scaler()
+        await site.start()
+        await site.measure()
+        for round_of_streams in range(2):  # those of a caller that is gone make room
+            async with Keda(f"127.0.0.1:{site.port}") as keda:
+                await answered(keda.pods, 0)
+                streams = [keda.stream() for _ in range(1_000)]
+                reads = [asyncio.ensure_future(stream.read()) for stream in streams]
+                await eventually(lambda: one_more_is_refused(keda), WITHIN, "limit of streams")
+                await site.measure(**BUSY)
+                answers = await asyncio.wait_for(asyncio.gather(*reads), 2 * WITHIN)
+                assert all(answer.result for answer in answers), round_of_streams
+                await site.measure()
+                await answered(keda.pods, 0)
+    finally:
+        await site.close()
+
+
+async def one_more_is_refused(keda: Keda) -> bool:
+    stream = keda.stream()
+    try:
+        await asyncio.wait_for(stream.read(), 0.2)
+    except TimeoutError:
+        return False
+    except grpc.aio.AioRpcError as error:
+        return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    finally:
+        stream.cancel()
+    return False
+
+
+# --- who may call -------------
+class Files:
+    """An authority with one certificate, as files."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        made = certificates.make(["127.0.0.1"], datetime.now(UTC), 2)
+        self.authority, self.certificate, self.key = (
+            folder / name for name in ("ca.pem", "server.pem", "server.key")
+        )
+        self.authority.write_bytes(made.authority)
+        self.certificate.write_bytes(made.certificate)
+        self.key.write_bytes(made.key)
+
+    def tables(self, client_authority: Path) -> dict[str, str]:
+        return {
+            "tls_certificate_file": str(self.certificate),
+            "tls_key_file": str(self.key),
+            "tls_client_ca_file": str(client_authority),
+        }
+
+    def channel(self, server_authority: Path, *, own: bool = True) -> grpc.ChannelCredentials:
+        pair = (self.key.read_bytes(), self.certificate.read_bytes()) if own else (None, None)
+        return grpc.ssl_channel_credentials(server_authority.read_bytes(), *pair)
+
+
+async def test_only_a_certificate_of_the_named_authority_gets_an_answer(settings, tmp_path) -> None:
+    ours, theirs, others = (Files(tmp_path / name) for name in ("ours", "theirs", "others"))
+    site = Site("memory", settings, **ours.tables(theirs.authority))
+    await site.open()
+    try:
+        await site.start_scaler()
+        await site.start()
+        await site.measure(**BUSY)
+        place = f"127.0.0.1:{site.port}"
+        async with Keda(place, theirs.channel(ours.authority)) as keda:
+            await answered(keda.pods, 10)
+        for wrong in (
+            others.channel(ours.authority),
+            ours.channel(ours.authority),
+            theirs.channel(ours.authority, own=False),
+            None,
+        ):
+            async with Keda(place, wrong) as keda:
+                assert (await refused(keda.is_active))[0] is grpc.StatusCode.UNAVAILABLE
+    finally:
+        await site.close()
+
+
+@pytest.mark.parametrize(
+    ("tables", "text"),
+    [
+        ({"address": "0.0.0.0"}, "other machines reach"),
+        ({"tls_certificate_file": "server.pem"}, "TLS needs all of"),
+        ({"stale_seconds": 1.0}, "expected 10 or more"),
+        (
+            dict.fromkeys(("tls_certificate_file", "tls_key_file"), "/nowhere.pem")
+            | {"tls_client_ca_file": "/nowhere.pem"},
+            "cannot be read",
+        ),
+    ],
+)
+def test_settings_that_would_leave_it_open_or_silent_are_refused(tables, text) -> None:
+    with pytest.raises(ConfigError, match=text):
+        binding.check(check({"scaler": tables, "pools": {"emails": {}}}))
+
+
+async def test_a_taken_port_is_refused_with_what_to_do(site, settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        configured = settings(scaler={"port": port}, pools=POOLS)
+        with pytest.raises(ConfigError, match=r"set scaler\.port to a free port"):
+            app.listening(configured, Servicer(Decisions(site.bus, site.subjects, {}, 1.0), 1))
+
+
+async def test_a_key_of_its_own_is_enough(guarded: GuardedBroker, settings) -> None:
+    settings.prefix, port = "penstock", free_port()
+    tables = {"pools": POOLS, "scaler": {"port": port}}
+    keys = {
+        role: guarded.settings(settings, role, **tables)
+        for role in ("orchestrator", "decider", "scaler")
+    }
+    await (await connect(keys["orchestrator"], makes_streams=True)).close()
+    decides, answers = await connect(keys["decider"]), await connect(keys["scaler"])
+    answers.reader.makes_consumers = True
+    running = RunningService("scaler", keys["scaler"], answers, app.body)
+    reason = Reason(step="strategy", rule="deadline.need", workers=4, text="4 wanted")
+    made = ScalingDecisionMade(
+        at=datetime.fromtimestamp(decides.now(), UTC),
+        pool="emails",
+        current=0,
+        target=0,
+        reasons=(reason,),
+        advice=True,
+        strategy="deadline",
+        sla_seconds=30.0,
+    )
+    await decides.append(Outgoing(Subjects().event(made), encode(made)))
+    async with Keda(f"127.0.0.1:{port}") as keda:
+        await answered(keda.pods, 4)
+    await running.stop()
+    await decides.close()
+    assert guarded.violations() == []
