@@ -7,11 +7,20 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.events.stream_report import StreamReport
+from penstock.metrics.core.sources.look import Found, SourceFault
 
 
 class SourceAway(Exception):
     """The system cannot be looked at now: what was found, without secrets."""
+
+
+class StreamReports(Protocol):
+    """The newest reports of streaming queries."""
+
+    def newest(self, query: str) -> tuple[StreamReport, float] | None:
+        """The report, and the seconds since it came; None before the first."""
+        ...
 
 
 class QueueSource(Protocol):
@@ -20,7 +29,7 @@ class QueueSource(Protocol):
     It has at most one connection at a time, made by the first look that needs it.
     """
 
-    async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
+    async def look(self, queues: Sequence[str]) -> Mapping[str, Found | SourceFault]:
         """Looks at queues; one that does not exist has a fault and fails no other.
 
         The call is cancelled after ``timeout_seconds`` and `close` called then.
@@ -49,6 +58,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
         command: program and arguments.
         timeout_seconds: for one look.
         options: of the kind's own type.
+        reports: of streaming queries, for a kind that reads those.
     """
 
     name: str
@@ -57,6 +67,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     timeout_seconds: float = 5.0
     options: Any = None
+    reports: StreamReports | None = None
 
     def __repr__(self) -> str:
         return f"SourceSettings({self.name!r})"
@@ -76,6 +87,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         options: type of ``options``; its unknown fields should be forbidden.
         counts_arrivals: whether a source with these options reports what came or what ended; else
             arrivals follow only from ``runtime_seconds``.
+        takes_secret: whether ``secret_file`` may be set.
     """
 
     open: Callable[[SourceSettings], QueueSource]
@@ -83,3 +95,4 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     runs_command: bool = False
     options: type[msgspec.Struct] = NoOptions
     counts_arrivals: Callable[[Any], bool] = lambda options: True
+    takes_secret: bool = True
