@@ -7,6 +7,7 @@ import tomllib
 import msgspec
 import pytest
 
+from penstock.config.profiles import BY_BATCHES
 from penstock.console.core import computing
 from penstock.console.core.computing import NothingToTry, OtherSettings
 from penstock.console.core.side_by_side import side_by_side
@@ -23,7 +24,8 @@ def reason(rule: str, workers: int, step: str = "policy") -> Reason:
 
 
 def test_the_strategies_that_a_form_offers_are_those_that_ship() -> None:
-    assert set(computing.STRATEGIES) == set(BUILTIN)
+    """All but those for streaming queries: a simulation knows jobs alone."""
+    assert set(computing.STRATEGIES) == set(BUILTIN) - BY_BATCHES
 
 
 def test_settings_are_written_as_the_command_reads_them() -> None:

@@ -12,10 +12,10 @@ import nats.errors
 
 from penstock.bus import access, ending, streams
 from penstock.bus.clock import BrokerClock
-from penstock.bus.protocol import BusRefused, BusUnavailable
+from penstock.bus.protocol import BusRefused, BusUnavailable, Outgoing
 from penstock.bus.publishing import LEADERLESS, Publisher
 from penstock.bus.pull import Inbox
-from penstock.bus.wire import NotPrivate, NotTheBroker, WireClient
+from penstock.bus.wire import NotPrivate, NotTheBroker, WireClient, frame
 from penstock.config import Settings
 from penstock.events.subjects import Subjects
 
@@ -82,6 +82,10 @@ class Connection:
             await self._client.close()
         if reconnecting := self._client._reconnection_task:
             await ending.end(reconnecting)
+
+    async def signal(self, subject: str, body: bytes = b"") -> None:
+        with suppress(nats.errors.Error):
+            await self._client.send(frame(Outgoing(subject, body), b""))
 
     def now(self) -> float:
         return self.clock.now()

@@ -27,7 +27,6 @@ from penstock.bus.protocol import (
 )
 from penstock.bus.queue_consumers import QueueConsumers
 from penstock.bus.reading import Reader
-from penstock.bus.wire import frame
 from penstock.config import Settings
 from penstock.config.masking import masked
 
@@ -281,10 +280,6 @@ class NatsBus(Connection):
             )
 
     # --- signals ----------------------------------------------------------------------------------
-    async def signal(self, subject: str, body: bytes = b"") -> None:
-        with suppress(nats.errors.Error):
-            await self._client.send(frame(Outgoing(subject, body), b""))
-
     async def listen(
         self,
         subject: str,

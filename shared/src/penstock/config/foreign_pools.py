@@ -129,7 +129,7 @@ def _or_preset(table: PoolTable, name: str) -> Any:
 
 
 def _without_command(table: PoolTable) -> str:
-    if table.source:
+    if table.source and table.kind != "spark":
         return (
             "source names another system, whose consumers are to be run: set command, such as "
             '["celery", "-A", "shop", "worker", "-Q", "{queues}"], or advisor = true where another '

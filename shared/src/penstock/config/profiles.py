@@ -25,6 +25,10 @@ USUAL_POLICIES = (
 )
 PACES = frozenset({"cooldown", "conservative"})
 """Policies that slow down a strategy which would follow every measurement at once."""
+BY_BATCHES = frozenset({"batch_within"})
+"""Strategies for streaming queries. A batch keeps all Workers busy, however many there are, so that
+policies that go by busy workers or by the run time of jobs would mistake it."""
+_FOR_BATCHES = frozenset({"breach-notification"})
 OWN_PACE = frozenset({"deadline"})
 """Strategies that weigh each change themselves; only a pool's own setting slows them down."""
 
@@ -37,7 +41,8 @@ class Profile(Section, frozen=True, kw_only=True):
     """A named bundle of settings for a pool.
 
     Attributes:
-        sla_seconds: the promise: a job starts within this time.
+        sla_seconds: the promise: a job starts within this time; a batch of a streaming query is
+            done.
         quantile: the share of jobs for which the promise holds.
         budget_window_seconds: the promise is counted over this time; jobs beyond ``quantile`` may
             be late in it.
@@ -121,6 +126,8 @@ class Profile(Section, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=256)
 def _usual_policies(strategy: str) -> tuple[str, ...]:
+    if strategy in BY_BATCHES:
+        return tuple(name for name in USUAL_POLICIES if name in _FOR_BATCHES)
     own_pace = strategy in OWN_PACE
     return tuple(name for name in USUAL_POLICIES if not (own_pace and name in PACES))
 
@@ -214,7 +221,8 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
         slots_per_job: of a Spark pool: tasks that a job of a served pool counts here, from its
             dispatch until its own tasks do.
         source: the table ``[sources.NAME]`` of another system, in which the pool's queues are;
-            needs ``command``, or ``advisor = true``.
+            needs ``command``, or ``advisor = true``. Of a Spark pool: of streaming queries, which
+            ``queues`` names.
         command: a program and its arguments, which is run in place of each worker, without a shell:
             a consumer of another system. ``{queues}`` stands for the names of the pool's queues
             with commas between them, ``{worker}``, ``{host}`` and ``{pool}`` for names; an argument
@@ -262,7 +270,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         queues: queues of jobs; empty where the pool's work is elsewhere.
         slots: jobs that one worker runs at a time; tasks, of a Spark Worker.
         source: the other system that has the pool's queues; empty for none.
-        source_queues: names of the queues there, in priority order.
+        source_queues: names of the queues there, in priority order; of streaming queries.
         command: what is run as each worker; empty for workers of our own.
         preset: the library of that; worked into ``ready`` and ``drain``.
         runtime_seconds: of one message, until it is measured; 0 where that is not known.

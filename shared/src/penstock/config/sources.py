@@ -14,6 +14,8 @@ from penstock.config.section import Name, Section
 class SourceTable(Section, frozen=True, kw_only=True):
     """Another system that holds queues, which is only read: nothing is taken or changed there.
 
+    Or streaming queries of Spark, which report themselves.
+
     Attributes:
         kind: how the system is read: one of the kinds of sources.md, or one that an installed
             package adds.

@@ -13,6 +13,7 @@ from penstock.config.foreign_pools import as_foreign, shared_queue, wrong_of_for
 from penstock.config.load import ConfigError
 from penstock.config.profiles import PROFILES, Pool, PoolTable, Profile
 from penstock.config.settings import Settings
+from penstock.config.stream_pools import as_stream, is_stream, wrong_of_stream
 from penstock.events.subjects import BadName, check_name
 
 Priority = Literal["high", "normal", "low"]
@@ -27,7 +28,7 @@ def pools(settings: Settings) -> dict[str, Pool]:
             unknown profile, a name that cannot be a subject, a pool on an excluded queue, a Spark
             pool without a cluster or one that serves a pool that is not there, slots where jobs
             run one at a time, a default pool that is none or takes no further queues, workers of
-            another system that cannot be run as it says.
+            another system that cannot be run as it says, streaming queries without Spark Workers.
     """
     pools = {name: _pool(settings, name, table) for name, table in settings.pools.items()}
     owner: dict[str, str] = {}
@@ -150,6 +151,8 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
         slots_per_job=table.slots_per_job,
     )
     _check(pool)
+    if wrong := wrong_of_stream(settings, table, pool.profile.strategy):
+        raise ConfigError(f"pools.{name}: {wrong}")
     if wrong := wrong_of_foreign(settings, table):
         raise ConfigError(f"pools.{name}: {wrong}")
     if table.command or table.source:
@@ -172,19 +175,23 @@ def _spark(settings: Settings, pool: Pool, table: PoolTable) -> Pool:
             f"{here}: kind = 'spark' needs a Spark cluster; set cluster.master to 'local' or to "
             "the address of a Master (spark://host:7077)"
         )
-    if table.queues or table.priorities:
+    streams = is_stream(settings, table)
+    if (table.queues and not streams) or table.priorities:
         raise ConfigError(f"{here}: a pool of kind 'spark' has no queues and no priorities")
     cores = float(pool.slots) if table.cpu_cores is UNSET else pool.profile.cpu_cores
     memory = pool.slots * pool.slot_memory_bytes + settings.cluster.worker_overhead_bytes
     if table.memory_bytes is not UNSET:
         memory = pool.profile.memory_bytes
     needs = msgspec.structs.replace(pool.profile, cpu_cores=cores, memory_bytes=memory)
-    return msgspec.structs.replace(pool, queues=(), profile=needs)
+    pool = msgspec.structs.replace(pool, profile=needs)
+    if streams:
+        pool = as_stream(pool, table)
+    return msgspec.structs.replace(pool, queues=())
 
 
 def _check(pool: Pool) -> None:
     here, profile = f"pools.{pool.name}", pool.profile
-    if pool.kind != "group" and len(pool.queues) != 1:
+    if pool.kind not in ("group", "spark") and len(pool.queues) != 1:
         raise ConfigError(f"{here}: a pool of kind {pool.kind!r} has one queue; use kind = 'group'")
     if len(set(pool.queues)) != len(pool.queues):
         raise ConfigError(f"{here}: a queue is named twice")

@@ -118,6 +118,45 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parts: tuple[tuple[float, Int64, Int64], ...] = ()
 
 
+class StreamLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A streaming query that a pool of Spark Workers has as its source.
+
+    Attributes:
+        query: its name.
+        rows_per_second: that come: the latest batch's, or the mean of the last three where that is
+            more.
+        growth_per_second: by which that rate grows each second, where it grew twice in a row.
+        lag_rows: that its sources held back from the latest batch; None where they do not say.
+        interval_seconds: between two triggers, of batches that ended before the next one; 0 where
+            one follows the other at once.
+        batch_rows: of the latest batch.
+        batch_seconds: of the latest batch, from its trigger to its end.
+        task_seconds_per_row: a slot's time for a row; None before a batch with rows was done.
+        fixed_seconds: of a batch beside that, whatever the slots: planning, commits, scheduling,
+            slots that have nothing left to do.
+        is_measured: the task seconds are Spark's own; else they are the batches' time on all slots.
+        running_seconds: since the trigger of the batch under way; 0 where none is.
+        running_task_seconds: work in that batch, as far as it shows.
+        slots: that the query has now.
+        ended: why it needs no slots any more; empty while it runs.
+    """
+
+    query: str
+    rows_per_second: float = 0.0
+    growth_per_second: float = 0.0
+    lag_rows: Int64 | None = None
+    interval_seconds: float = 0.0
+    batch_rows: Int64 = 0
+    batch_seconds: float = 0.0
+    task_seconds_per_row: float | None = None
+    fixed_seconds: float = 0.0
+    is_measured: bool = False
+    running_seconds: float = 0.0
+    running_task_seconds: float = 0.0
+    slots: float = 0.0
+    ended: str = ""
+
+
 class WaitingJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A waiting job that was looked up: its id, and the seconds since it could have started."""
 
@@ -186,6 +225,9 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
         estimated: fields of this snapshot that were worked out, not read from the source.
         stuck: messages that wait at the source and are not in ``waiting``: none came, started or
             ended for a minute though workers were idle.
+        streams: the queries of a source of kind ``spark-stream``, whose batches are the jobs here:
+            ``running`` are under way, ``waiting`` are under way for longer than promised,
+            ``pickup`` and ``service`` are their times from trigger to end.
     """
 
     noun: ClassVar[str] = "pool"
@@ -227,6 +269,7 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     source_fault: str = ""
     estimated: tuple[str, ...] = ()
     stuck: Int64 = 0
+    streams: tuple[StreamLoad, ...] = ()
 
 
 class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):

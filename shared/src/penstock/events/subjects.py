@@ -161,6 +161,9 @@ class Subjects:
     def worker_report(self, host: str, worker: str) -> str:
         return f"{self.prefix}.beats.worker.{host}.{worker}"
 
+    def stream_report(self, query: str) -> str:
+        return f"{self.prefix}.beats.stream.{query}"
+
     def queue_wanted(self, queue: str) -> str:
         """Asks the orchestrator to make a queue's consumer."""
         return f"{self.prefix}.notices.queue.{queue}"

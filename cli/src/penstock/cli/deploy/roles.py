@@ -126,7 +126,7 @@ ROLES: dict[str, Role] = {
     "metrics": Role(
         about="measures",
         publishes=("snapshots.pool.*", "notices.queue.*", "state.settings.*"),
-        listens=("beats.worker.>", "jobs.*", _RELOAD),
+        listens=("beats.worker.>", "beats.stream.*", "jobs.*", _RELOAD),
         reads=("JOBS", "EVENTS", "SNAPSHOTS", "STATE"),
         follows=("EVENTS", "SNAPSHOTS"),
         counts_queues=True,
@@ -178,6 +178,7 @@ ROLES: dict[str, Role] = {
             *_DISPATCHES,
             _SIGNALS,
             "beats.worker.>",
+            "beats.stream.*",
             "dead.*.*",
             "checkpoints.*",
             "state.exclusive.*",
@@ -295,6 +296,10 @@ ROLES: dict[str, Role] = {
         reads=("EVENTS", "SNAPSHOTS", "STATE", "LOGS", "CONSOLE"),
         follows=("EVENTS", "SNAPSHOTS", "STATE", "CONSOLE"),
         connections=8,
+    ),
+    "stream-reporter": Role(
+        about="an application that reports the progress of its streaming queries",
+        publishes=("beats.stream.*",),
     ),
     "subscriber": Role(
         about="reads events, nothing else",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 from penstock.bus import bounded
 from penstock.bus.protocol import BusError
@@ -24,6 +25,7 @@ from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.roster import Roster
 from penstock.metrics.core.sources.meter import SourceMeter
+from penstock.metrics.core.streams.meter import StreamMeter
 from penstock.metrics.gauges import Readings
 from penstock.metrics.job_gauges import JobReadings
 from penstock.metrics.listeners import DeadListener, ForecastListener, WorkerListener
@@ -31,7 +33,9 @@ from penstock.metrics.looker import SourceLooker
 from penstock.metrics.publish import Publisher
 from penstock.metrics.queues import QueueWatch
 from penstock.metrics.sources import registry
+from penstock.metrics.sources.registry import open_source
 from penstock.metrics.spark_tasks import SparkTasks
+from penstock.metrics.stream_listener import StreamListener
 from penstock.metrics.wakeups import FirstJobs
 from penstock.runtime import service_process
 from penstock.runtime.reloading import Reread
@@ -69,7 +73,9 @@ class Metrics:
         settings, bus = running.settings, running.bus
         subjects, configured = Subjects(settings.prefix), pools(settings)
         self._service, self._bus, self._subjects = running, bus, subjects
-        self._spark = SparkTasks(settings, configured)
+        elsewhere = [_source_meter(settings, pool) for pool in configured.values() if pool.source]
+        streams = {meter.name: meter for meter in elsewhere if isinstance(meter, StreamMeter)}
+        self._spark = SparkTasks(settings, configured, streams)
         queued = [pool for pool in configured.values() if pool.kind != "spark" and not pool.source]
         self._default_pool = settings.default_pool
         self._watch = QueueWatch(
@@ -95,10 +101,11 @@ class Metrics:
         }
         self._spark.serve(configured, self._meters)
         self._meters |= self._spark.meters
-        elsewhere = [_source_meter(settings, pool) for pool in configured.values() if pool.source]
         self._meters |= {meter.name: meter for meter in elsewhere}
+        queries = (query.name for meter in streams.values() for query in meter.source_queues)
+        self._streams = StreamListener(bus, subjects, queries)
         self._lookers = [
-            SourceLooker(name, table, meters)
+            SourceLooker(name, table, meters, partial(open_source, reports=self._streams))
             for name, table in settings.sources.items()
             if (meters := [meter for meter in elsewhere if meter.source == name])
         ]
@@ -132,7 +139,7 @@ class Metrics:
         running.checks.require("measuring", self._why_not_measuring)
 
     async def run(self) -> None:
-        listening = await self._workers.listen()
+        listening = [await self._workers.listen(), *await self._streams.listen()]
         await self._remember()
         self._service.spawn(self._workers.follow(), "worker events")
         self._service.spawn(self._workers.follow_hosts(), "host snapshots")
@@ -146,7 +153,8 @@ class Metrics:
         self._service.spawn(self._measure(), "measure")
         await self._service.stopping.wait()
         with suppress(BusError):
-            await listening.unsubscribe()
+            for subscription in listening:
+                await subscription.unsubscribe()
             await self._first_jobs.close()
 
     # --- loops -----------------------------------------------------------------------------------
@@ -282,8 +290,9 @@ class Metrics:
         self._broker_away = False
 
 
-def _source_meter(settings: Settings, pool: Pool) -> SourceMeter:
-    return SourceMeter(
+def _source_meter(settings: Settings, pool: Pool) -> SourceMeter | StreamMeter:
+    kind = StreamMeter if pool.kind == "spark" else SourceMeter
+    return kind(
         pool,
         settings.metrics.window_seconds,
         settings.metrics.interval_seconds,

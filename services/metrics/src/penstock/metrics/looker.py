@@ -6,14 +6,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, Protocol
 
 from penstock.config.load import ConfigError
 from penstock.config.masking import masked
 from penstock.config.source_patterns import is_pattern
 from penstock.config.sources import SourceTable
+from penstock.metrics.core.queue import Queue
 from penstock.metrics.core.sketches import BadSketch
-from penstock.metrics.core.sources.look import SourceFault, SourceLook, checked
-from penstock.metrics.core.sources.meter import SourceMeter
+from penstock.metrics.core.sources.look import AnyLook, SourceFault, checked
 from penstock.metrics.patterns import QueuePatterns
 from penstock.metrics.sources.registry import open_source
 from penstock.metrics.sources.source import QueueSource, SourceAway
@@ -27,7 +28,26 @@ _LOOK_SHARE = 0.25
 are."""
 _MOST_FAULTS = 20
 """Texts of one queue that are logged before it is seen again: some name what differs each time."""
-Looks = Mapping[str, SourceLook | SourceFault]
+Looks = Mapping[str, AnyLook | SourceFault]
+
+
+class SourcePool(Protocol):
+    """The meter of a pool whose work lies in a source."""
+
+    name: str
+
+    @property
+    def source_queues(self) -> Sequence[Queue]: ...
+
+    def see_source(
+        self, looks: Mapping[str, Any], now: float, wall_now: float, faults: Mapping[str, str]
+    ) -> None:
+        """Takes in looks by queue, of the type that the source's kind gives.
+
+        Args:
+            faults: by pattern: why some of its queues could not be looked at.
+        """
+        ...
 
 
 class SourceLooker:
@@ -47,7 +67,7 @@ class SourceLooker:
         self,
         name: str,
         table: SourceTable,
-        meters: Sequence[SourceMeter],
+        meters: Sequence[SourcePool],
         open: Callable[[str, SourceTable], QueueSource] = open_source,
     ) -> None:
         self.name, self._table, self._meters = name, table, meters

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from penstock.config.source_patterns import matches
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.core.sources.look import AnyLook, SourceFault, SourceLook
 from penstock.metrics.core.sources.pattern import PatternSum
 from penstock.metrics.sources.source import MOST_NAMES, ListsQueues, QueueSource, SourceAway
 
@@ -49,7 +49,7 @@ class QueuePatterns:
             await self._read(source, now)
 
     async def read_again(
-        self, source: QueueSource, looks: Mapping[str, SourceLook | SourceFault], now: float
+        self, source: QueueSource, looks: Mapping[str, AnyLook | SourceFault], now: float
     ) -> None:
         """Reads them where queues cannot be looked at that could be before: perhaps they are gone.
 
@@ -65,7 +65,7 @@ class QueuePatterns:
                 one.confirm_faults(looks)
 
     def sums(
-        self, looks: Mapping[str, SourceLook | SourceFault], now: float
+        self, looks: Mapping[str, AnyLook | SourceFault], now: float
     ) -> tuple[dict[str, SourceLook], dict[str, str]]:
         """The look of each pattern, and what is wrong with some of its queues."""
         summed = {one.pattern: one.sum(looks, now) for one in self._sums}

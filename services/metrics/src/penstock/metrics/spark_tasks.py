@@ -16,6 +16,7 @@ from penstock.events.worker import WorkerReport
 from penstock.metrics.core.ahead import Ahead
 from penstock.metrics.core.pool import PoolMeter
 from penstock.metrics.core.sketches import BadSketch
+from penstock.metrics.core.streams.meter import StreamMeter
 from penstock.metrics.core.tasks import AppTasks, TaskLine, TaskMeter, Waiting
 from penstock.runtime.service import Service
 from penstock.spark.master import Application, Master, MasterAway, Stage, ui_url
@@ -34,23 +35,34 @@ class SparkTasks:
     """The pools of kind ``spark``.
 
     Attributes:
-        meters: by pool.
+        meters: by pool, of those without a source.
+
+    Args:
+        streams: meters of the pools whose source is streaming queries: they are shown the
+            applications, and are measured by the queries' reports.
     """
 
-    def __init__(self, settings: Settings, tables: Mapping[str, Pool]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        tables: Mapping[str, Pool],
+        streams: Mapping[str, StreamMeter] = {},
+    ) -> None:
         self._pools = {name: pool for name, pool in tables.items() if pool.kind == "spark"}
+        self._streams = streams
         self._lines = {
             pool.name: TaskLine(pool.name, pool.slots, pool.profile.sla_seconds)
             for pool in self._pools.values()
+            if pool.name not in streams
         }
         self.meters = {
             name: TaskMeter(
-                pool,
-                self._lines[name],
+                self._pools[name],
+                line,
                 settings.metrics.window_seconds,
                 settings.metrics.interval_seconds,
             )
-            for name, pool in self._pools.items()
+            for name, line in self._lines.items()
         }
         self._master = Master(ui_url(settings.cluster))
         self._interval_seconds = settings.metrics.interval_seconds
@@ -114,6 +126,7 @@ class SparkTasks:
             started=sum(one.active_tasks + one.ended_tasks for one in executors),
             finished=sum(one.ended_tasks for one in executors),
             run_seconds=sum(one.total_duration for one in executors) / 1000,
+            cores=app.cores,
             began_at=app.starttime / 1000,
             jobs=frozenset(job for tag in tags if (job := job_of(tag))),
         )
@@ -122,6 +135,8 @@ class SparkTasks:
 
     def _fold(self, apps: Mapping[str, Sequence[AppTasks]]) -> None:
         now, wall_now = time.monotonic(), time.time()
+        for name, stream in self._streams.items():
+            stream.see_apps(apps[name], now)
         self._number += 1
         for name, line in self._lines.items():
             done = line.see(apps[name], now, wall_now)
@@ -157,4 +172,10 @@ def _blind(app: Application) -> AppTasks:
     if app.state == _WAITING:
         line = (Waiting(1, began_at),)
         return AppTasks(app_id=app.id, waiting=line, is_measured=False, began_at=began_at)
-    return AppTasks(app_id=app.id, running=app.cores, is_measured=False, began_at=began_at)
+    return AppTasks(
+        app_id=app.id,
+        running=app.cores,
+        is_measured=False,
+        cores=app.cores,
+        began_at=began_at,
+    )

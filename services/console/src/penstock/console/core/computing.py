@@ -19,7 +19,7 @@ STRATEGIES = (
     *("deadline", "hybrid", "backlog_only", "simple_rate", "conservative", "jobs_per_worker"),
     *("queue_size", "throughput", "wait_time", "schedule", "fixed", "combined"),
 )
-"""Those that ship; others may be installed beside the decider."""
+"""Those that ship and work with jobs; others may be installed beside the decider."""
 
 
 class OtherSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from penstock.config import ConfigError, Pool
 from penstock.config.explain import hint
 from penstock.decider.core import options
 from penstock.decider.core.strategies.backlog_only import BacklogOnly
+from penstock.decider.core.strategies.batch_within import BatchWithin
 from penstock.decider.core.strategies.combined import Combined
 from penstock.decider.core.strategies.conservative import Conservative
 from penstock.decider.core.strategies.deadline.strategy import Deadline
@@ -34,6 +35,7 @@ _SHIPPED: tuple[Strategy, ...] = (
     Throughput(),
     WaitTime(),
     Schedule(),
+    BatchWithin(),
     Fixed(),
 )
 

@@ -34,7 +34,8 @@ class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
     """One application now: ``running`` tasks, and what it has ``started`` and ``finished`` so far.
 
     ``run_seconds``: of all tasks that are over. ``is_measured``: by itself; else it is a guess.
-    ``began_at``: POSIX seconds. ``jobs``: Penstock's, for which it works now, where it names them.
+    ``cores``: granted now; None where that is not known. ``began_at``: POSIX seconds. ``jobs``:
+    Penstock's, for which it works now, where it names them.
     """
 
     app_id: str
@@ -44,6 +45,7 @@ class AppTasks(msgspec.Struct, frozen=True, kw_only=True):
     finished: int = 0
     run_seconds: float = 0.0
     is_measured: bool = True
+    cores: int | None = None
     began_at: float = 0.0
     jobs: frozenset[str] = frozenset()
 

@@ -16,7 +16,7 @@ from penstock.config import Pool, Settings, explain
 from penstock.config.load import ConfigError
 from penstock.config.source_patterns import is_pattern
 from penstock.config.sources import SourceTable
-from penstock.metrics.sources.source import Kind, QueueSource, SourceSettings
+from penstock.metrics.sources.source import Kind, QueueSource, SourceSettings, StreamReports
 
 GROUP = "penstock.sources"
 BUILTIN: Mapping[str, str] = {
@@ -26,6 +26,7 @@ BUILTIN: Mapping[str, str] = {
     "prometheus": "penstock.metrics.sources.prometheus",
     "redis-stream": "penstock.metrics.sources.redis_streams",
     "rq": "penstock.metrics.sources.rq",
+    "spark-stream": "penstock.metrics.sources.spark_stream",
     "sql": "penstock.metrics.sources.sql",
 }
 """The kinds that ship, each the attribute ``KIND`` of a module that is imported when it is used."""
@@ -89,13 +90,17 @@ def secret_fault(name: str, table: SourceTable) -> str:
     return ""
 
 
-def open_source(name: str, table: SourceTable) -> QueueSource:
+def open_source(name: str, table: SourceTable, reports: StreamReports | None = None) -> QueueSource:
     """The source of a table.
+
+    Args:
+        reports: of streaming queries, for a kind that reads those.
 
     Raises:
         ConfigError: as `check`; or the secret cannot be read, or a library is missing.
     """
-    return kind_of(name, table).open(_settings(name, table, _secret(name, table.secret_file)))
+    settings = _settings(name, table, _secret(name, table.secret_file))
+    return kind_of(name, table).open(msgspec.structs.replace(settings, reports=reports))
 
 
 def kind_of(name: str, table: SourceTable) -> Kind:
@@ -129,6 +134,8 @@ def _settings(name: str, table: SourceTable, secret: str) -> SourceSettings:
         wanted = "needs command = [program, …]" if kind.runs_command else "takes no command"
         raise ConfigError(f"{here}: kind {table.kind!r} {wanted}")
     _check_url(here, table, kind)
+    if table.secret_file and not kind.takes_secret:
+        raise ConfigError(f"{here}: kind {table.kind!r} takes no secret_file")
     return SourceSettings(
         name=name,
         url=table.url,

@@ -7,7 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.events.stream_report import StreamReport
+from penstock.metrics.core.sources.look import AnyLook, SourceFault
 
 MOST_NAMES = 10_000
 """Queues of a source that patterns can name: a look reads each of them."""
@@ -17,13 +18,21 @@ class SourceAway(Exception):
     """The system cannot be looked at now: what was found, without secrets."""
 
 
+class StreamReports(Protocol):
+    """The newest reports of streaming queries."""
+
+    def newest(self, query: str) -> tuple[StreamReport, float] | None:
+        """The report, and the seconds since it came; None before the first."""
+        ...
+
+
 class QueueSource(Protocol):
     """Observes another system's queues. Never takes, acknowledges, declares or deletes.
 
     It has at most one connection at a time, made by the first look that needs it.
     """
 
-    async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
+    async def look(self, queues: Sequence[str]) -> Mapping[str, AnyLook | SourceFault]:
         """Looks at queues; one that does not exist has a fault and fails no other.
 
         The call is cancelled after ``timeout_seconds`` and `close` called then.
@@ -77,6 +86,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
         command: program and arguments.
         timeout_seconds: for one look.
         options: of the kind's own type.
+        reports: of streaming queries, for a kind that reads those.
     """
 
     name: str
@@ -85,6 +95,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     timeout_seconds: float = 5.0
     options: Any = None
+    reports: StreamReports | None = None
 
     def __repr__(self) -> str:
         return f"SourceSettings({self.name!r})"
@@ -106,6 +117,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
             arrivals follow only from ``runtime_seconds``.
         lists_queues: whether a source with these options is a `ListsQueues`, so that its pools may
             have patterns of queues.
+        takes_secret: whether ``secret_file`` may be set.
     """
 
     open: Callable[[SourceSettings], QueueSource]
@@ -114,3 +126,4 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     options: type[msgspec.Struct] = NoOptions
     counts_arrivals: Callable[[Any], bool] = lambda options: True
     lists_queues: Callable[[Any], bool] = lambda options: False
+    takes_secret: bool = True

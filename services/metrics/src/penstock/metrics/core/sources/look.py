@@ -1,10 +1,15 @@
-"""What a look at a queue of another system found. What the system does not report is None."""
+"""What a look at a queue of another system, or at a streaming query, found.
+
+What the system does not report is None.
+"""
 
 from __future__ import annotations
 
 from math import isfinite
 
 import msgspec
+
+from penstock.events.stream_report import StreamReport
 
 MOST_MESSAGES = 10**12
 """A larger number is no number of messages, but a mistake of the system."""
@@ -38,16 +43,34 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool = True
 
 
+class StreamLook(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest report of a streaming query; its numbers are bounded by its type.
+
+    Attributes:
+        report: as its session's listener sent it.
+        behind_seconds: since it came.
+    """
+
+    report: StreamReport
+    behind_seconds: float = 0.0
+
+
+AnyLook = SourceLook | StreamLook
+"""What a source has found of a queue."""
+
+
 class SourceFault(msgspec.Struct, frozen=True):
     """Why a queue could not be looked at: what was found, without secrets."""
 
     text: str
 
 
-def checked(look: SourceLook | SourceFault) -> SourceLook | SourceFault:
+def checked(look: AnyLook | SourceFault) -> AnyLook | SourceFault:
     """The look itself, or a fault where its figures cannot be those of a queue."""
     if isinstance(look, SourceFault):
         return SourceFault(look.text[:_MOST_TEXT])
+    if isinstance(look, StreamLook):
+        return look
     for name in ("waiting", "claimed", "delayed", "arrived", "ended"):
         count = getattr(look, name)
         if count is None and name != "waiting":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.core.sources.look import AnyLook, SourceFault, SourceLook
 
 
 class Summed(NamedTuple):
@@ -64,15 +64,15 @@ class PatternSum:
         kept = {name: self._members.get(name) or _Member(now) for name in names}
         self._members, self._is_listed, self._surplus = kept, True, surplus
 
-    def unlisted_faults(self, looks: Mapping[str, SourceLook | SourceFault]) -> bool:
+    def unlisted_faults(self, looks: Mapping[str, AnyLook | SourceFault]) -> bool:
         """Some queues cannot be looked at that could be before: perhaps they are gone."""
         return not self._faulty(looks) <= self._listed_faults
 
-    def confirm_faults(self, looks: Mapping[str, SourceLook | SourceFault]) -> None:
+    def confirm_faults(self, looks: Mapping[str, AnyLook | SourceFault]) -> None:
         """The names were read since: those that cannot be looked at do exist."""
         self._listed_faults = self._faulty(looks)
 
-    def sum(self, looks: Mapping[str, SourceLook | SourceFault], now: float) -> Summed:
+    def sum(self, looks: Mapping[str, AnyLook | SourceFault], now: float) -> Summed:
         """The queues were looked at.
 
         Args:
@@ -91,7 +91,7 @@ class PatternSum:
         self._is_summed = True
         return Summed(self._look(now), self._fault(sorted(faults), looks))
 
-    def _faulty(self, looks: Mapping[str, SourceLook | SourceFault]) -> frozenset[str]:
+    def _faulty(self, looks: Mapping[str, AnyLook | SourceFault]) -> frozenset[str]:
         return frozenset(name for name in self._members if isinstance(looks.get(name), SourceFault))
 
     def _count(self, before: SourceLook | None, look: SourceLook) -> None:
@@ -122,7 +122,7 @@ class PatternSum:
             return None
         return self._counts[name]
 
-    def _fault(self, names: list[str], looks: Mapping[str, SourceLook | SourceFault]) -> str:
+    def _fault(self, names: list[str], looks: Mapping[str, AnyLook | SourceFault]) -> str:
         if not names:
             return self._surplus
         fault = looks[names[0]]

@@ -1,0 +1,146 @@
+"""What a query's batches say of its work: task seconds of a row, and what no slot can shorten.
+
+A batch of ``r`` rows on ``c`` slots takes about
+
+    d = f + w r / c
+
+``w`` are the task seconds of a row, which more slots share, and ``f`` is all else. ``w`` is the sum
+of the batches' task seconds over the sum of their rows. Spark's own count of task seconds is taken
+where there is one; else the time in which a batch ran on all its slots, ``(d - o) c``, which counts
+slots that had nothing left to do and so is no less. ``o`` is the part in which no task runs:
+planning, offsets, commits. ``f`` of a batch is what its rows do not account for, ``d - w r / c``;
+of the query it is a high quantile of those of late, so that of all batches as many are within an
+estimate as are promised to be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+MOST_BATCHES = 20
+"""Batches that an estimate is made of: fewer follow a change sooner, more know the spread."""
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that is done.
+
+    Attributes:
+        triggered_at: seconds of any clock.
+        rows: that it had.
+        arrived_rows: that came since the batch before; its own rows and what the lag grew by.
+        seconds: from trigger to end.
+        overhead_seconds: of these, in which no task can run.
+        slots: that it had, in the mean.
+        is_steady: the slots did not change meanwhile.
+        task_seconds: of its tasks, by Spark's count; None where that is not known.
+        lag_rows: that were held back from it; None where the source does not say.
+    """
+
+    triggered_at: float
+    rows: int
+    arrived_rows: float
+    seconds: float
+    overhead_seconds: float = 0.0
+    slots: float = 1.0
+    is_steady: bool = True
+    task_seconds: float | None = None
+    lag_rows: int | None = None
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """Estimated work.
+
+    Attributes:
+        task_seconds_per_row: None before a batch with rows was done.
+        fixed_seconds: of a batch, whatever the slots.
+        is_measured: by Spark's own count of task seconds.
+    """
+
+    task_seconds_per_row: float | None = None
+    fixed_seconds: float = 0.0
+    is_measured: bool = False
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that come: a second, and by how much that grows each second."""
+
+    rows_per_second: float = 0.0
+    growth_per_second: float = 0.0
+
+
+def work_of(batches: Sequence[Batch], quantile: float) -> Work:
+    """Estimates the work of a query; see the module.
+
+    Args:
+        batches: of late, oldest first.
+        quantile: the share of batches that the promise is about.
+    """
+    with_rows = [batch for batch in batches[-MOST_BATCHES:] if batch.rows and batch.slots > 0]
+    if not with_rows:
+        return Work()
+    # Of a batch whose slots came and went it is not known which of them worked on it.
+    counted = [batch for batch in with_rows if batch.is_steady] or with_rows
+    measured = [batch for batch in counted if batch.task_seconds is not None]
+    is_measured = 2 * len(measured) > len(counted)
+    summed = measured if is_measured else counted
+    per_row = sum(_task_seconds(batch, is_measured) for batch in summed)
+    per_row /= sum(batch.rows for batch in summed)
+    rest = [
+        min(max(batch.seconds - per_row * batch.rows / batch.slots, 0.0), batch.seconds)
+        for batch in counted
+    ]
+    return Work(
+        task_seconds_per_row=per_row,
+        fixed_seconds=_upper(rest, quantile),
+        is_measured=is_measured,
+    )
+
+
+def rate_of(batches: Sequence[Batch]) -> Rate:
+    """The rate of arrivals: that of the latest batch, or the mean of the last three if more.
+
+    It grows where it grew twice in a row; the smaller growth counts, so that a step is no trend.
+    """
+    gaps = [
+        (after.triggered_at - before.triggered_at, after.arrived_rows)
+        for before, after in pairwise(batches)
+        if after.triggered_at > before.triggered_at
+    ][-3:]
+    if not gaps:
+        return Rate()
+    rates = [rows / seconds for seconds, rows in gaps]
+    mean = sum(rows for _, rows in gaps) / sum(seconds for seconds, _ in gaps)
+    growth = 0.0
+    if len(rates) == 3:
+        steps = [(rates[nth] - rates[nth - 1]) / gaps[nth][0] for nth in (1, 2)]
+        growth = max(min(steps), 0.0)
+    return Rate(rows_per_second=max(rates[-1], mean), growth_per_second=growth)
+
+
+def interval_of(batches: Sequence[Batch]) -> float:
+    """Seconds between two triggers, of batches that ended before the next; 0 where none did."""
+    gaps = [
+        after.triggered_at - before.triggered_at
+        for before, after in pairwise(batches)
+        if before.seconds < 0.95 * (after.triggered_at - before.triggered_at)
+    ][-MOST_BATCHES:]
+    return sorted(gaps)[len(gaps) // 2] if gaps else 0.0
+
+
+def _task_seconds(batch: Batch, is_measured: bool) -> float:
+    if is_measured and batch.task_seconds is not None:
+        return batch.task_seconds
+    return max(batch.seconds - batch.overhead_seconds, 0.0) * batch.slots
+
+
+def _upper(values: Sequence[float], quantile: float) -> float:
+    """The quantile of few values: with fewer than it can tell apart, the largest but one."""
+    ordered = sorted(values)
+    index = math.ceil(quantile * len(ordered)) - 1
+    # One batch in ten may be a stray: a first one, or one during which a slot was lost.
+    most = len(ordered) - 2 if len(ordered) >= 10 else len(ordered) - 1
+    return ordered[max(min(index, most), 0)]
