@@ -62,9 +62,14 @@ def as_foreign(pool: Pool, table: PoolTable) -> Pool:
     )
 
 
+def is_foreign(table: PoolTable) -> bool:
+    """Whether a pool's workers are processes of another system."""
+    return bool(table.command or (table.source and table.kind != "spark"))
+
+
 def wrong_of_foreign(settings: Settings, table: PoolTable) -> str:
     """Why a pool cannot be, as far as other systems are concerned; empty where it can."""
-    if not table.command and not (table.source and table.advisor is True):
+    if not table.command and not (is_foreign(table) and table.advisor is True):
         return _without_command(table)
     if table.kind not in ("queue", "group"):
         return _WRONG_KINDS[table.kind]

@@ -297,7 +297,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_foreign(self) -> bool:
         """Its workers are processes of another system, which run none of our jobs."""
-        return bool(self.command or self.source)
+        return bool(self.command or (self.source and self.kind != "spark"))
 
     @property
     def scalable(self) -> bool:

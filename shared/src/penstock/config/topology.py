@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import UNSET
 
-from penstock.config.foreign_pools import as_foreign, shared_queue, wrong_of_foreign
+from penstock.config.foreign_pools import as_foreign, is_foreign, shared_queue, wrong_of_foreign
 from penstock.config.load import ConfigError
 from penstock.config.profiles import PROFILES, Pool, PoolTable, Profile
 from penstock.config.settings import Settings
@@ -135,7 +135,7 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
     queues = table.queues or (name,)
     try:
         check_name("pool", name)
-        for queue in () if table.command or table.source else queues:
+        for queue in () if is_foreign(table) else queues:
             check_name("queue", queue)
     except BadName as error:
         raise ConfigError(f"pools.{name}: {error}") from error
@@ -155,7 +155,7 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
         raise ConfigError(f"pools.{name}: {wrong}")
     if wrong := wrong_of_foreign(settings, table):
         raise ConfigError(f"pools.{name}: {wrong}")
-    if table.command or table.source:
+    if is_foreign(table):
         return as_foreign(pool, table)
     if pool.kind == "spark":
         return _spark(settings, pool, table)
