@@ -20,6 +20,7 @@ from penstock.metrics.sources.source import Kind, QueueSource, SourceSettings, S
 
 GROUP = "penstock.sources"
 BUILTIN: Mapping[str, str] = {
+    "beanstalkd": "penstock.metrics.sources.beanstalkd",
     "celery": "penstock.metrics.sources.celery",
     "command": "penstock.metrics.sources.command",
     "http": "penstock.metrics.sources.http",
