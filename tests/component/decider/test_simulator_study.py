@@ -76,6 +76,17 @@ def test_several_processes_find_the_same(rows) -> None:
     assert list(study.run(question(), processes=2)) == rows
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_share_that_is_done_rises_to_all_of_it(processes) -> None:
+    day = msgspec.structs.replace(TRACE, times=TRACE.times * 60, widths=TRACE.widths * 60)
+    shares: list[float] = []
+    rows = list(study.run(question(traces=[day]), processes, shares.append))
+    assert len(rows) == 4
+    assert shares == sorted(shares)
+    assert any(0 < share < 1 for share in shares)
+    assert shares[-1] == 1
+
+
 def test_the_picture_shows_every_panel(rows, tmp_path) -> None:
     path = tmp_path / "picture.svg"
     picture.draw(rows, path)
@@ -114,6 +125,7 @@ def test_the_command_prints_the_figures_as_json(simulate) -> None:
     figures |= {"worker_seconds", "actions", "reversals", "bound_worker_seconds", "trace"}
     assert figures <= found[0].keys()
     assert msgspec.convert(found, list[SimulationResult])
+    assert shown.stderr == ""
 
 
 def test_the_command_prints_a_table(simulate) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.measuring import rates
 from penstock.measuring.rates import RateWindow
 
 
@@ -111,3 +112,41 @@ def test_units_turn_round(count: int, scale: float) -> None:
         one.add(second, second + 1, count)
         other.add(second * scale, (second + 1) * scale, count)
     assert other.rate(5).per_second * scale == pytest.approx(one.rate(5).per_second, rel=1e-6)
+
+
+class EveryCut(RateWindow):
+    """Takes the logarithms of every cut."""
+
+    def _suspects(self, parts, first, length):
+        whole = parts.seconds[length - 1]
+        for index in range(first, length - 1):
+            if whole - parts.seconds[index] >= self._bucket_seconds / 2:
+                yield index
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cuts_that_are_ruled_out_without_logarithms_are_none(seed) -> None:
+    """Bit for bit the same rates, also of bursts, batches and gaps."""
+    chance = random.Random(seed)
+    bucket, rate = chance.choice([0.0, 1.0, 5.0]), chance.choice([0.02, 0.5, 3.0, 40.0])
+    quick, plain = RateWindow(60, bucket), EveryCut(60, bucket)
+    now, trends = chance.uniform(0, 1e7), set()
+    for _ in range(300):
+        rate *= chance.choice([0.2, 4.0]) if chance.random() < 0.01 else 1.0
+        seconds = chance.choice([1.0, 0.2, chance.uniform(0.01, 2.0)])
+        count = sum(chance.random() < rate * seconds / 50 for _ in range(50))
+        count += 500 * (chance.random() < 0.005)
+        now += chance.uniform(0, 3) * (chance.random() < 0.02)
+        for window in (quick, plain):
+            window.add(now, now + seconds, count)
+        now += seconds
+        assert quick.rate(3.0) == plain.rate(3.0)
+        trends.add(quick.rate(3.0).trend)
+    assert "stable" in trends
+
+
+def test_nearly_no_cut_of_a_steady_rate_takes_logarithms() -> None:
+    steady = window(*poisson(3.0, 60, seed=1))
+    parts = rates._Parts(steady._intervals)
+    suspects = list(steady._suspects(parts, 3, len(parts.seconds)))
+    assert len(suspects) <= 3

@@ -11,13 +11,21 @@ _STEP = 0.01
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error, where that is a terminal; it takes the share that is done."""
+def progress_bar(title: str, wanted: bool = True) -> Iterator[Callable[[float], None]]:
+    """A bar on standard error, where that is a terminal; it takes the share that is done.
+
+    Lines that are printed meanwhile appear above it.
+
+    Args:
+        title: on its left.
+        wanted: False for no bar, whatever standard error is.
+    """
     from rich.console import Console  # noqa: PLC0415 - not needed for JSON
     from rich.progress import Progress  # noqa: PLC0415
 
     console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+    disabled = not (wanted and console.is_terminal)
+    with Progress(console=console, disable=disabled, transient=True) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 

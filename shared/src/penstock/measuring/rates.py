@@ -7,14 +7,21 @@ segmentation, Scott & Knott 1974, by the likelihood ratio of two Poisson counts.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import accumulate
 from math import copysign, log, sqrt
+from operator import sub
 from typing import NamedTuple
 
 SIGNIFICANT = 4.2
 """Signed root of the likelihood ratio that is called a change. Looked at each second, at up to 60
 cuts, Poisson noise reaches it about once a day; a batch dispatched at once, of any size, never."""
+_SURELY_NONE = 0.99 * SIGNIFICANT * SIGNIFICANT / 2
+"""Of Pearson's chi-squared: below this no likelihood ratio reaches `SIGNIFICANT`; the hundredth is
+for rounding."""
 _SHORTEST = 4
 """A rate is judged over this many buckets at least: with fewer, a batch looks like a rate."""
 _WORTH_NOTING = 0.1
@@ -36,22 +43,6 @@ class Rate(NamedTuple):
     trend: str
     forecast_per_second: float | None
     window_seconds: float
-
-
-class _Sums(NamedTuple):
-    """Of the intervals from the newest back to some age: what likelihood and dispersion need."""
-
-    arrivals: float
-    seconds: float
-    squares: float
-    """Sum of count² / seconds."""
-
-    def less(self, other: _Sums) -> _Sums:
-        return _Sums(
-            self.arrivals - other.arrivals,
-            self.seconds - other.seconds,
-            self.squares - other.squares,
-        )
 
 
 class _Steady(NamedTuple):
@@ -126,77 +117,124 @@ class RateWindow:
         return Rate(steady.per_second, trend, forecast, steady.seconds)
 
     def _look(self) -> _Steady:
-        sums = self._sums()
-        length, change = self._steady(sums)
-        steady = sums[length - 1]
-        if steady.seconds > self.window_seconds * _TREND_SHARE:
+        parts = _Parts(self._intervals)
+        length, change = self._steady(parts)
+        arrivals, seconds = parts.arrivals[length - 1], parts.seconds[length - 1]
+        if seconds > self.window_seconds * _TREND_SHARE:
             change = 0.0
-        slope, certainty = self._slope(length, steady)
-        return _Steady(steady.arrivals / steady.seconds, steady.seconds, change, slope, certainty)
+        slope, certainty = self._slope(length, parts)
+        return _Steady(arrivals / seconds, seconds, change, slope, certainty)
 
-    def _sums(self) -> list[_Sums]:
-        """Newest first: sums over the newest interval, the newest two, and so on."""
-        spans = [(count, end - start) for start, end, count in reversed(self._intervals)]
-        return [
-            _Sums(count, seconds, squares)
-            for count, seconds, squares in zip(
-                accumulate(count for count, _ in spans),
-                accumulate(seconds for _, seconds in spans),
-                accumulate(count * count / seconds for count, seconds in spans),
-                strict=True,
-            )
-        ]
-
-    def _steady(self, sums: list[_Sums]) -> tuple[int, float]:
+    def _steady(self, parts: _Parts) -> tuple[int, float]:
         """How many of the newest intervals have one rate, and the change before (0: none)."""
-        length, change = len(sums), 0.0
+        change = 0.0
+        length = len(parts.seconds)
+        first = bisect_left(parts.seconds, (_SHORTEST - 0.5) * self._bucket_seconds)
         while True:
-            whole, best, at = sums[length - 1], 0.0, 0
-            for index in range(length - 1):
-                newer = sums[index]
-                if newer.seconds >= (_SHORTEST - 0.5) * self._bucket_seconds:
-                    score = self._change(newer, whole.less(newer))
-                    if abs(score) > abs(best):
-                        best, at = score, index + 1
+            best, at = 0.0, 0
+            for index in self._suspects(parts, first, length):
+                score = self._change(parts, index, length)
+                if abs(score) > abs(best):
+                    best, at = score, index + 1
             if not best:
                 return length, change
             length, change = at, best
 
-    def _change(self, newer: _Sums, older: _Sums) -> float:
-        """Signed root of the likelihood ratio; 0 where it means nothing.
+    def _suspects(self, parts: _Parts, first: int, length: int) -> Iterator[int]:
+        """The cuts at which a change may be found, by a bound that takes no logarithm.
+
+        As ln x ≤ x - 1, the likelihood ratio of two Poisson counts is at most twice Pearson's
+        chi-squared. Nearly every cut is ruled out by it, in a tenth of the time.
+        """
+        arrivals, seconds = parts.arrivals, parts.seconds
+        all_arrivals, all_seconds = arrivals[length - 1], seconds[length - 1]
+        least_older = self._bucket_seconds / 2
+        bound = _SURELY_NONE * all_arrivals
+        for index in range(first, length - 1):
+            newer, newer_seconds = arrivals[index], seconds[index]
+            older_seconds = all_seconds - newer_seconds
+            if older_seconds < least_older:  # and those of the further cuts are shorter still
+                return
+            apart = newer * older_seconds - (all_arrivals - newer) * newer_seconds
+            if apart * apart > bound * newer_seconds * older_seconds:
+                yield index
+
+    def _change(self, parts: _Parts, index: int, length: int) -> float:
+        """Signed root of the likelihood ratio of a cut; 0 where it means nothing.
 
         Divided by the dispersion within the parts: where arrivals come in batches, more is noise.
         """
-        if older.seconds < self._bucket_seconds / 2 or not newer.arrivals + older.arrivals:
-            return 0.0
-        rate, before = newer.arrivals / newer.seconds, older.arrivals / older.seconds
+        newer, seconds = parts.arrivals[index], parts.seconds[index]
+        older = parts.arrivals[length - 1] - newer
+        older_seconds = parts.seconds[length - 1] - seconds
+        rate, before = newer / seconds, older / older_seconds
         if abs(rate - before) <= _WORTH_NOTING * before:
             return 0.0
-        common = (newer.arrivals + older.arrivals) / (newer.seconds + older.seconds)
-        ratio = 2 * (_gain(newer.arrivals, rate / common) + _gain(older.arrivals, before / common))
+        common = (newer + older) / (seconds + older_seconds)
+        ratio = 2 * (_gain(newer, rate / common) + _gain(older, before / common))
         if ratio <= SIGNIFICANT * SIGNIFICANT:
             return 0.0
-        dispersion = max(1.0, self._dispersion(newer), self._dispersion(older))
+        squares = parts.squares[index]
+        older_squares = parts.squares[length - 1] - squares
+        dispersion = max(
+            1.0,
+            self._dispersion(newer, seconds, squares),
+            self._dispersion(older, older_seconds, older_squares),
+        )
         score = sqrt(ratio / dispersion)
         return copysign(score, rate - before) if score > SIGNIFICANT else 0.0
 
-    def _dispersion(self, part: _Sums) -> float:
+    def _dispersion(self, arrivals: float, seconds: float, squares: float) -> float:
         """Pearson's chi-squared over its degrees of freedom: 1 for a Poisson process."""
-        if not part.arrivals:
+        if not arrivals:
             return 1.0
-        freedom = max(part.seconds / self._bucket_seconds - 1, 1.0)
-        return (part.squares * part.seconds / part.arrivals - part.arrivals) / freedom
+        freedom = max(seconds / self._bucket_seconds - 1, 1.0)
+        return (squares * seconds / arrivals - arrivals) / freedom
 
-    def _slope(self, length: int, steady: _Sums) -> tuple[float, float]:
+    def _slope(self, length: int, parts: _Parts) -> tuple[float, float]:
         """Growth of the rate per second within the newest intervals, and over its error."""
-        spans = [self._intervals[-1 - index] for index in range(length)]
-        middle = sum(end * end - start * start for start, end, _ in spans) / (2 * steady.seconds)
-        spread = sum((end - middle) ** 3 - (start - middle) ** 3 for start, end, _ in spans) / 3
-        if not spread or not steady.arrivals:
+        arrivals, seconds = parts.arrivals[length - 1], parts.seconds[length - 1]
+        spans = parts.spans[:length]
+        starts, ends = [start for start, _, _ in spans], [end for _, end, _ in spans]
+        middle = sum(_differences(starts, ends, lambda at: at * at)) / (2 * seconds)
+        spread = sum(_differences(starts, ends, lambda at: (at - middle) ** 3)) / 3
+        if not spread or not arrivals:
             return 0.0, 0.0
-        slope = sum(count * ((start + end) / 2 - middle) for start, end, count in spans) / spread
-        variance = steady.arrivals / steady.seconds / spread * max(1.0, self._dispersion(steady))
+        moments = [count * ((start + end) / 2 - middle) for start, end, count in spans if count]
+        slope = sum(moments) / spread
+        dispersion = self._dispersion(arrivals, seconds, parts.squares[length - 1])
+        variance = arrivals / seconds / spread * max(1.0, dispersion)
         return slope, slope / sqrt(variance)
+
+
+class _Parts:
+    """Sums over the newest interval, the newest two, and so on.
+
+    Attributes:
+        spans: the intervals, the newest first.
+        arrivals: by so many intervals.
+        seconds: likewise.
+    """
+
+    def __init__(self, intervals: deque[tuple[float, float, int]]) -> None:
+        self.spans = list(reversed(intervals))
+        self.arrivals = list(accumulate([count for _, _, count in self.spans]))
+        self.seconds = list(accumulate([end - start for start, end, _ in self.spans]))
+
+    @cached_property
+    def squares(self) -> list[float]:
+        """Sums of count² / seconds: what the dispersion needs, where a change is suspected."""
+        return list(accumulate([count * count / (end - start) for start, end, count in self.spans]))
+
+
+def _differences(
+    starts: list[float], ends: list[float], power: Callable[[float], float]
+) -> Iterator[float]:
+    """Of a power at the end and at the start of each interval, the newest first."""
+    before = [power(start) for start in starts]
+    if starts[:-1] == ends[1:]:  # as nearly always: each ends where the newer one starts
+        return map(sub, [power(ends[0]), *before], before)
+    return map(sub, [power(end) for end in ends], before)
 
 
 def _trend(change: float, slope_certainty: float) -> str:

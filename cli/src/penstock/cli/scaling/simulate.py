@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from penstock.cli.command import Command
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.installed import is_importable
 from penstock.cli.output import Column, note, write_rows
+from penstock.cli.progress import progress_bar
 from penstock.cli.scaling.assignments import assignments
 from penstock.cli.session import Session
 from penstock.config import load, topology
@@ -26,7 +28,7 @@ from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import contenders, study
 from penstock.decider.simulator.studies.contenders import BASELINES, BLIND
 from penstock.decider.simulator.studies.picture import draw
-from penstock.decider.simulator.studies.study import Study
+from penstock.decider.simulator.studies.study import SimulationResult, Study
 
 _POOL = "simulated"
 
@@ -147,11 +149,30 @@ def simulate(
     if picture is not None and not is_importable("matplotlib"):
         raise Failed("--picture needs the package matplotlib; install it")
     question = _question(session, **options_given)
-    rows = list(study.run(question, processes or len(os.sched_getaffinity(0))))
+    rows = _rows(session, question, processes or len(os.sched_getaffinity(0)))
     write_rows(session, rows, COLUMNS, "nothing was simulated")
     if picture is not None:
         draw(rows, picture)
         note(f"drawn: {picture}")
+
+
+def _rows(session: Session, question: Study, processes: int) -> list[SimulationResult]:
+    """All rows. On a terminal a bar shows how far they are, and each is shown as soon as it is
+    known."""
+    rows: list[SimulationResult] = []
+    on_terminal = sys.stderr.isatty() and not session.as_json
+    with progress_bar("simulating", wanted=on_terminal) as progress:
+        for row in study.run(question, processes, progress):
+            rows.append(row)
+            if on_terminal:
+                note(_in_short(row))
+    return rows
+
+
+def _in_short(row: SimulationResult) -> str:
+    promise = f"{row.quantile * 100:g} % in {row.sla_seconds:g} s"
+    late, cost = f"{row.late_share:.2%} late", f"{row.cost_ratio:.2f} x bound"
+    return f"{row.trace}, {promise}, {row.strategy}: {late}, {cost}"
 
 
 def _question(

@@ -78,6 +78,13 @@ def budget(host: HostSnapshot, rules: Rules, planned: Budget | Load) -> Budget:
     )
 
 
+def memory_limits(host: HostSnapshot, rules: Rules) -> tuple[float, float]:
+    """The bytes that new workers may use together, by the formula, and those that all may."""
+    free_memory = _free_memory_share(host, rules)
+    started = _usable_bytes(host, rules) * free_memory
+    return started, max(started, host.memory_bytes * free_memory)
+
+
 def without_others(host: HostSnapshot) -> HostSnapshot:
     """The host as if no process but its workers ran on it."""
     return msgspec.structs.replace(
@@ -102,12 +109,15 @@ def _start_budget(host: HostSnapshot, rules: Rules, free_memory: float) -> Budge
     others_cores = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
     # a host with a single core runs workers in spite of the reserve
     usable_cores = max(host.cpu_cores - rules.reserve_cpu_cores, 1.0)
-    usable_bytes = max(host.memory_bytes - rules.reserve_memory_bytes, 0)
     return Budget(
         usable_cores * _free_share(rules.max_cpu_share, others_cores, host.cpu_cores),
-        usable_bytes * free_memory,
+        _usable_bytes(host, rules) * free_memory,
         host.max_workers or math.inf,
     )
+
+
+def _usable_bytes(host: HostSnapshot, rules: Rules) -> float:
+    return max(host.memory_bytes - rules.reserve_memory_bytes, 0)
 
 
 def _free_share(ceiling: float, used: float, total: float) -> float:

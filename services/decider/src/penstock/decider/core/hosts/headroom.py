@@ -15,7 +15,7 @@ from penstock.decider.core.hosts.capacity import (
     Need,
     budget,
     carries,
-    start_budget,
+    memory_limits,
     without_others,
     worker_need,
 )
@@ -24,8 +24,6 @@ from penstock.decider.core.hosts.liveness import HostLiveness
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.state import PoolState, State
 from penstock.events.snapshot import HostSnapshot
-
-_EVERYTHING = Budget(inf, inf)
 
 
 class Needs:
@@ -37,16 +35,11 @@ class Needs:
     """
 
     def __init__(self, hosts: HostLiveness, inputs: Inputs) -> None:
-        self._inputs = inputs
-        limits = [
-            budget(inputs.measured_hosts[host].snapshot, inputs.rules, _EVERYTHING).memory_bytes
-            for host in hosts.fresh
-        ]
-        self._most_kept = max(limits, default=inf)
-        starts = (
-            start_budget(inputs.measured_hosts[h].snapshot, inputs.rules) for h in hosts.fresh
-        )
-        self._most_started = max((limit.memory_bytes for limit in starts), default=inf)
+        self._inputs, self._measured = inputs, dict[str, Need]()
+        measured, rules = inputs.measured_hosts, inputs.rules
+        limits = [memory_limits(measured[host].snapshot, rules) for host in hosts.fresh]
+        self._most_started = max([started for started, _ in limits], default=inf)
+        self._most_kept = max([kept for _, kept in limits], default=inf)
 
     def of(self, pool: Pool, remembered: PoolState) -> Need:
         return self._configured(pool) if self.is_trial(pool, remembered) else self.measured(pool)
@@ -59,9 +52,12 @@ class Needs:
 
     def measured(self, pool: Pool) -> Need:
         """By its last snapshot; by the settings where that says nothing."""
-        measurement = self._inputs.measured_pools.get(pool.name)
-        snapshot = measurement.snapshot if measurement else None
-        return worker_need(snapshot, pool.profile, self._hosts())
+        need = self._measured.get(pool.name)
+        if need is None:
+            measurement = self._inputs.measured_pools.get(pool.name)
+            snapshot = measurement.snapshot if measurement else None
+            need = self._measured[pool.name] = worker_need(snapshot, pool.profile, self._hosts())
+        return need
 
     def _configured(self, pool: Pool) -> Need:
         return worker_need(None, pool.profile, self._hosts())

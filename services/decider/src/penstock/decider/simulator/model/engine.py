@@ -29,8 +29,16 @@ _PATIENCE_SECONDS = 3600.0
 """Jobs that no worker took this long after the trace's end are given up."""
 
 _AGES = 5
+_LOOKS_A_REPORT = 256
+"""Looks between two reports of the progress."""
+Progress = Callable[[float], None]
+"""Takes the share that is done."""
 _Act = Callable[[Any, float], None]
 """A simulated event: called with its object and its time."""
+
+
+def no_progress(_: float) -> None:
+    """Takes the share and does nothing."""
 
 
 class Troubles(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +85,7 @@ class Simulation:
             share (a database, a disk) as a knob.
         pace: how often the pool is looked at; else as in production.
         slots: how many jobs a worker runs at a time.
+        progress: called now and then with the share of the load that is over.
     """
 
     def __init__(
@@ -92,6 +101,7 @@ class Simulation:
         slowing: Callable[[int], float] | None = None,
         pace: Pace | None = None,
         slots: int = 1,
+        progress: Progress = no_progress,
     ) -> None:
         pace, profile = pace or Pace(), profile or Profile()
         self._load, self._controller, self._hosts = load, controller, hosts
@@ -101,6 +111,7 @@ class Simulation:
             POOL, self._fleet, profile, load.origin, load.curve, pace.interval_seconds
         )
         self._least = profile.min_workers
+        self._progress, self._looked = progress, 0
         self._looks = Looks(pace)
         self._waiting: deque[int] = deque()
         self._waits = [math.nan] * len(load.arrivals)
@@ -189,14 +200,19 @@ class Simulation:
 
     # --- deciding --------------------------------------------------------------------------------
     def _look(self, now: float) -> None:
+        self._looked += 1
+        if not self._looked % _LOOKS_A_REPORT:
+            self._progress(min(now / max(self._load.duration_seconds, 1.0), 1.0))
         gap = self._troubles.has_telemetry_gap(now)
         if not gap:
-            self._meter.look(len(self._waiting), self._ages(now), now)
+            self._meter.look(len(self._waiting), now)
         idle = not (self._waiting or self._running or self._meter.came)
         at_rest = idle and self._fleet.size <= self._least
         wakeup = self._looks.take(len(self._waiting), self._fleet.ready, idle, now, at_rest)
         if wakeup is None:
             return
+        if not gap:  # most looks between two snapshots need no ages
+            self._meter.ages_seconds = self._ages(now)
         plan = self._controller.plan(
             Look(
                 now=now,

@@ -29,7 +29,8 @@ class Meter:
         arrived: jobs so far; the simulation counts them up.
         finished: of those, the ones that ended.
         waiting: jobs in the queue at the last look.
-        ages_seconds: their ages, the oldest first.
+        ages_seconds: the ages of waiting jobs at the last look whose snapshot is taken, the oldest
+            first.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Meter:
         self._service = Samples(WINDOW_SECONDS, keeps=SERVICE_SAMPLES)
         self._pickup = Samples(WINDOW_SECONDS)
         self._spawn = Starts()
+        self._horizon_seconds: float | None = None
         self._forecaster = None if profile.forecast == "off" else Forecaster()
         if self._forecaster and curve:
             self._forecaster.trust(curve)
@@ -78,10 +80,11 @@ class Meter:
     def spawned(self, seconds: float, together: int, now: float) -> None:
         """A worker is ready; ``together``: how many were starting on its host."""
         self._spawn.add(seconds, together, now)
+        self._horizon_seconds = None
 
-    def look(self, waiting: int, ages_seconds: tuple[float, ...], now: float) -> None:
+    def look(self, waiting: int, now: float) -> None:
         """Rates go on from the look before."""
-        self.waiting, self.ages_seconds = waiting, ages_seconds
+        self.waiting = waiting
         arrived, finished = self._before
         self._before = self.arrived, self.finished
         self.came = self.arrived > arrived
@@ -110,7 +113,7 @@ class Meter:
 
     def snapshot(self, now: float, wakeup: str) -> PoolSnapshot:
         """As of the last look."""
-        fleet, rate = self._fleet, self._arrivals.rate(self._horizon_seconds(now))
+        fleet, rate = self._fleet, self._arrivals.rate(self._horizon(now))
         late = late_in_line(self.waiting, self.ages_seconds, self._ledger.sla_seconds)
         self._number += 1
         return PoolSnapshot(
@@ -143,12 +146,14 @@ class Meter:
 
     def _foresee(self, start: float, end: float, count: int) -> None:
         if self._forecaster is not None:
-            self._forecaster.aim(self._horizon_seconds(end) + self._interval_seconds)
+            self._forecaster.aim(self._horizon(end) + self._interval_seconds)
             self._forecaster.add(start, end, count, self._arrivals)
 
-    def _horizon_seconds(self, now: float) -> float:
-        spawn = self._spawn.quantiles(now)
-        return spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS
+    def _horizon(self, now: float) -> float:
+        if self._horizon_seconds is None:
+            spawn = self._spawn.quantiles(now)
+            self._horizon_seconds = spawn.p95_seconds if spawn else _DEFAULT_HORIZON_SECONDS
+        return self._horizon_seconds
 
 
 class RollingRate:

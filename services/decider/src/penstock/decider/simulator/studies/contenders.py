@@ -11,7 +11,14 @@ from penstock.config import Pool, Profile
 from penstock.decider.core.registry import Strategies
 from penstock.decider.simulator.bounds import clairvoyant, peak
 from penstock.decider.simulator.model.controller import Controller, Core
-from penstock.decider.simulator.model.engine import HOST, POOL, Run, Simulation
+from penstock.decider.simulator.model.engine import (
+    HOST,
+    POOL,
+    Progress,
+    Run,
+    Simulation,
+    no_progress,
+)
 from penstock.decider.simulator.model.load import Load
 from penstock.decider.simulator.model.looks import Pace
 from penstock.decider.simulator.model.spawning import Spawning
@@ -27,6 +34,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         profile: the promise, the bounds and the policies.
         strategies: the core's, by name.
         slots: how many jobs a worker runs at a time.
+        progress: called with the share of the load that a run has behind it.
     """
 
     load: Load
@@ -36,6 +44,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     pace: Pace = Pace()
     slots: int = 1
+    progress: Progress = no_progress
 
     def run(self, controller: Controller) -> Run:
         return Simulation(
@@ -46,6 +55,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             seed=self.seed,
             pace=self.pace,
             slots=self.slots,
+            progress=self.progress,
         ).run()
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import multiprocessing.pool
 from collections.abc import Callable, Iterator, Sequence
+from ctypes import Array, c_double
+from multiprocessing.pool import IMapIterator
+from multiprocessing.sharedctypes import RawArray
 
 import msgspec
 import numpy as np
@@ -13,10 +17,12 @@ from penstock.config import Profile
 from penstock.decider.core.registry import Strategies
 from penstock.decider.simulator.bounds.bound import bound_worker_seconds
 from penstock.decider.simulator.model.durations import Durations
-from penstock.decider.simulator.model.engine import Run
+from penstock.decider.simulator.model.engine import Progress, Run, no_progress
 from penstock.decider.simulator.model.load import Load, Trace, draw
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies.contenders import Scene, controller
+
+_REPORT_SECONDS = 0.2
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,8 +130,16 @@ class Case(msgspec.Struct, frozen=True):
     name: str
 
 
-def run(study: Study, processes: int = 1) -> Iterator[SimulationResult]:
-    """Rows in the order of the question, each as soon as it is known."""
+def run(
+    study: Study, processes: int = 1, progress: Progress = no_progress
+) -> Iterator[SimulationResult]:
+    """Rows in the order of the question, each as soon as it is known.
+
+    Args:
+        study: the question.
+        processes: that simulate at a time.
+        progress: called with the share that is done, again and again.
+    """
     settings = list(
         itertools.product(range(len(study.traces)), study.slas, range(len(study.spawns)))
     )
@@ -135,7 +149,7 @@ def run(study: Study, processes: int = 1) -> Iterator[SimulationResult]:
         for name in ("", *study.names)
         for seed in range(study.seeds)
     ]
-    answers = _answers(study, cases, processes)
+    answers = _answers(study, cases, processes, progress)
     for trace, sla, spawn in settings:
         bounds = [next(answers) for _ in range(study.seeds)]
         for name in study.names:
@@ -143,15 +157,46 @@ def run(study: Study, processes: int = 1) -> Iterator[SimulationResult]:
             yield _row(study, Case(trace, sla, spawn, 0, name), runs, bounds)
 
 
-def _answers(study: Study, cases: Sequence[Case], processes: int) -> Iterator[Figures]:
-    def answer(number: int) -> Figures:
-        return solve(study, cases[number])
+def _answers(
+    study: Study, cases: Sequence[Case], processes: int, progress: Progress
+) -> Iterator[Figures]:
+    parallel = min(processes, len(cases)) > 1
+    done: Array[c_double] | list[float] = (
+        RawArray(c_double, len(cases)) if parallel else [0.0] * len(cases)
+    )
 
-    if min(processes, len(cases)) <= 1:
+    def answer(number: int) -> Figures:
+        def note(share: float) -> None:
+            # some controllers run the load several times to find what they aim at
+            done[number] = max(share, done[number])
+            if not parallel:
+                progress(sum(done) / len(done))
+
+        figures = solve(study, cases[number], note)
+        note(1.0)
+        return figures
+
+    if not parallel:
         yield from map(answer, range(len(cases)))
         return
     with _Forked.pool(answer, min(processes, len(cases))) as pool:
-        yield from pool.imap(_Forked.call, range(len(cases)))
+        yield from _watched(
+            pool.imap(_Forked.call, range(len(cases))), lambda: progress(sum(done) / len(done))
+        )
+
+
+def _watched(answers: IMapIterator[Figures], report: Callable[[], None]) -> Iterator[Figures]:
+    """The answers of other processes, with a report a few times a second."""
+    while True:
+        try:
+            answer = answers.next(timeout=_REPORT_SECONDS)
+        except multiprocessing.TimeoutError:
+            report()
+            continue
+        except StopIteration:
+            return
+        report()
+        yield answer
 
 
 class _Forked:
@@ -170,9 +215,9 @@ class _Forked:
         return _Forked.answer(number)
 
 
-def solve(study: Study, case: Case) -> Figures:
-    """One case."""
-    scene = _scene(study, case)
+def solve(study: Study, case: Case, progress: Progress = no_progress) -> Figures:
+    """One case; ``progress`` is called with the share that is done."""
+    scene = _scene(study, case, progress)
     if not case.name:
         return _bound(scene)
     return figures(scene.run(controller(case.name, scene)), case.sla)
@@ -201,7 +246,7 @@ def load_of(study: Study, trace: int, seed: int) -> Load:
     return draw(study.traces[trace], study.durations, thin=study.thin[trace], seed=seed)
 
 
-def _scene(study: Study, case: Case) -> Scene:
+def _scene(study: Study, case: Case, progress: Progress) -> Scene:
     profile = msgspec.structs.replace(study.profile, sla_seconds=case.sla, quantile=study.quantile)
     return Scene(
         load=load_of(study, case.trace, case.seed),
@@ -210,6 +255,7 @@ def _scene(study: Study, case: Case) -> Scene:
         spawning=study.spawns[case.spawn],
         seed=case.seed,
         slots=study.slots,
+        progress=progress,
     )
 
 
