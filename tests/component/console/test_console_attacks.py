@@ -165,3 +165,15 @@ async def test_two_thousand_streams_leave_a_console_that_answers(site: Site) -> 
             await eventually(lambda: site.console.hub.clients == 0, 20, "all to be gone")
             async with client.stream("GET", "/live?t=overview") as answer:
                 assert answer.status_code == 200
+
+
+async def test_what_the_framework_refuses_is_said_in_a_sentence(ada: httpx.AsyncClient) -> None:
+    missing = await ada.get(f"{API}/nothing")
+    expected = f"no endpoint has this path; {API}/openapi.json describes them all"
+    assert missing.json()["detail"] == expected
+    refused = await ada.delete(f"{API}/pools")
+    assert refused.json()["detail"] == f"found DELETE, expected one of {refused.headers['allow']}"
+    large = await ada.post(f"{API}/jobs", content=b"a" * 1_100_000)
+    assert (large.status_code, large.json()["detail"]) == (413, "expected at most 1,048,576 bytes")
+    page = await ada.get("/nothing", headers={"Accept": "text/html"})
+    assert "There is no such page." in page.text

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 
 from penstock.console.pages.rendering import Pages
@@ -57,11 +56,10 @@ def _is_for_people(request: AnyRequest, problem: Problem) -> bool:
 def _page(pages: Pages, problem: Problem, error: Exception, visit: Visit | None) -> Response[str]:
     if isinstance(error, NoPast) and visit is not None:
         return pages.page("no_past.html", "", "No past", visit=visit)
-    detail = error.detail if isinstance(error, HTTPException) else problem.detail
+    detail = problem.detail
     if problem.status == _FORBIDDEN:
         return pages.page("forbidden.html", "", "Not for this role", visit=visit, detail=detail)
     if problem.status == _NOT_FOUND:
-        detail = detail or "There is no such page"
         return pages.page("missing.html", "", "Not found", visit=visit, detail=detail)
     advice = _NEXT.get(problem.status, "")
     return pages.page("failed.html", "", problem.title, visit=visit, problem=problem, next=advice)

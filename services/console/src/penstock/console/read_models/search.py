@@ -70,7 +70,7 @@ def _named(kind: str, names: Iterable[str], folder: str, part: str) -> Iterator[
 
 def _rows(rows: Snapshot, words: str) -> Iterator[Hit]:
     """Jobs and what belongs to them."""
-    for name in suggestions.functions(rows, words)[:_MOST]:
+    for name in suggestions.functions_with(rows, words)[:_MOST]:
         path = f"/jobs?q={quote(JobQuery(function=name).words)}"
         yield Hit(kind="function", name=name, path=path)
     if len(words) >= _LEAST_ID:

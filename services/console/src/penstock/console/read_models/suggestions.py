@@ -20,11 +20,27 @@ WITH RECURSIVE names(name) AS (
 SELECT name FROM names WHERE name IS NOT NULL AND substr(name, 1, length(?1)) = ?1 LIMIT ?2
 """
 """A look into the index for each function, however many jobs it has."""
+_FUNCTIONS_WITH = """
+WITH RECURSIVE names(name) AS (
+    SELECT MIN(function) FROM jobs
+    UNION ALL
+    SELECT (SELECT MIN(function) FROM jobs WHERE function > name) FROM names WHERE name IS NOT NULL
+    LIMIT ?3
+)
+SELECT name FROM names WHERE instr(lower(name), lower(?1)) > 0 LIMIT ?2
+"""
+_MOST_LOOKED_AT = 1_000
+"""Functions, by name."""
 
 
 def functions(rows: Snapshot, prefix: str) -> list[str]:
     """Functions of jobs."""
     return [str(name) for (name,) in rows.all(_FUNCTIONS, (prefix, MOST))]
+
+
+def functions_with(rows: Snapshot, part: str) -> list[str]:
+    """Functions of jobs by any part of their names, in whatever case."""
+    return [str(name) for (name,) in rows.all(_FUNCTIONS_WITH, (part, MOST, _MOST_LOOKED_AT))]
 
 
 def queues(rows: Snapshot, prefix: str) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 from litestar import Request, Response
+from litestar.datastructures import Headers
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.status_codes import (
     HTTP_400_BAD_REQUEST,
@@ -37,6 +39,7 @@ from penstock.console.past.moments import BadMoment, NotKept
 from penstock.console.read_models.fair_reads import TooManyReads
 from penstock.console.web.acting import SAFE_METHODS, ElevationNeeded
 from penstock.console.web.entity_tags import PRECONDITION_FAILED
+from penstock.console.web.once import MAX_BODY_BYTES
 from penstock.events.subjects import BadName
 from penstock.jobs.errors import BadArguments, BadSchedule, BadTime, Changed, JobsError, NotFound
 from penstock.jobs.workflows.declared.validation import BadDefinition
@@ -48,6 +51,7 @@ log = logging.getLogger("penstock.console")
 MEDIA_TYPE = "application/problem+json"
 ELEVATION_NEEDED = "urn:penstock:problem:elevation-needed"
 """Type of the refusal of what a person may do only just after a proof of who it is."""
+_API = "/api/v1/"
 _NOT_DONE = f"the broker does not let this console do it: {BY_KEY}"
 _refused_by_broker: set[str] = set()
 """Endpoints whose refusal by the broker was logged: once by process, each."""
@@ -125,9 +129,27 @@ def respond(
 def refusal(request: Request[Any, Any, Any], error: HTTPException) -> Response[Problem]:
     """The answer to a request that was refused."""
     detail = error.detail if error.detail != TITLES.get(error.status_code) else ""
+    if detail == HTTPStatus(error.status_code).phrase:
+        detail = _of_status(request, error)
     kind = ELEVATION_NEEDED if isinstance(error, ElevationNeeded) else "about:blank"
     headers = dict(error.headers or {})
     return respond(request, error.status_code, detail, headers=headers, kind=kind)
+
+
+def _of_status(request: Request[Any, Any, Any], error: HTTPException) -> str:
+    """What to say of an error of which the framework says no more than the name of its status."""
+    path = request.url.path
+    match error.status_code:
+        case 404 if path.startswith(_API):
+            return f"no endpoint has this path; {_API}openapi.json describes them all"
+        case 404:
+            return "there is no such page"
+        case 405:
+            allowed = Headers(error.headers or {}).get("allow", "")
+            return f"found {request.method}, expected one of {allowed}"
+        case 413 if path.startswith(_API):
+            return f"expected at most {MAX_BODY_BYTES:,} bytes"
+    return error.detail
 
 
 def _invalid(request: Request[Any, Any, Any], error: ValidationException) -> Response[Problem]:
