@@ -103,10 +103,10 @@ class LaravelSource:
             ("LINDEX", key, 0),
         ]
 
-    def _look(self, queue: str, found: Sequence[Any], now: float) -> SourceLook | SourceFault:
-        if refused := next((one for one in found if isinstance(one, RefusedCommand)), None):
+    def _look(self, queue: str, answered: Sequence[Any], now: float) -> SourceLook | SourceFault:
+        if refused := next((one for one in answered if isinstance(one, RefusedCommand)), None):
             return SourceFault(f"queue {queue!r}: {refused}")
-        answers = _Answers(*found)
+        answers = _Answers(*answered)
         is_known = len(answers.reserved) <= _MOST_RESERVED
         # A worker moves what is due into the list before it takes one.
         waiting = answers.waiting + answers.overdue
