@@ -9,7 +9,7 @@ import pytest
 from penstock.config import ConfigError, Pool
 from penstock.config.foreign import argv, ready_of
 from penstock.config.foreign_pools import longest_drain_seconds, shared_queue
-from penstock.config.foreign_presets import PRESETS, faults
+from penstock.config.foreign_presets import PRESETS, Usage, faults
 from penstock.config.load import check
 from penstock.config.reloading import sparse
 from penstock.config.serving import serving
@@ -175,6 +175,10 @@ GOOD = {
     "rq": "rq worker -n {worker} {queue}",
     "arq": "arq shop.WorkerSettings",
     "dramatiq": "python -m dramatiq shop -p 1 -t 1 -Q {queue}",
+    "procrastinate": "procrastinate -a shop.app worker -q {queues} --shutdown-graceful-timeout=55",
+    "laravel": "php artisan queue:work redis --queue={queues} --sleep=1",
+    "sidekiq": "bundle exec sidekiq -q{queue} -c 1 -t 55",
+    "kafka": "/opt/shop/consumer --topics {queues}",
 }
 
 
@@ -183,7 +187,7 @@ def test_a_preset_brings_what_the_pool_leaves_out(name: Any) -> None:
     command = GOOD[name].split()
     pool = shop(command=command, preset=name)
     assert (pool.ready, pool.drain) == (PRESETS[name].ready, PRESETS[name].drain)
-    assert list(faults(name, pool.command, pool.slots, pool.ready)) == []
+    assert list(faults(name, pool.command, Usage(slots=pool.slots))) == []
     own = shop(command=command, preset=name, ready="seconds:3", drain={"seconds": 9})
     assert (own.ready, own.drain.seconds, own.drain.then) == ("seconds:3", 9, "KILL")
     settings = check({"pools": {"shop": {"command": command, "preset": name}}})
@@ -216,16 +220,39 @@ def test_a_preset_brings_what_the_pool_leaves_out(name: Any) -> None:
         ("rq", "worker high", 4, "one job at a time"),
         ("arq", "shop.WorkerSettings --watch src", 1, "--watch restarts"),
         ("dramatiq", "shop -p 1", 1, "add '-p', '1', '-t', '1'"),
+        ("procrastinate", "worker", 1, "stay 'doing': add it with a little below drain.seconds"),
+        ("procrastinate", "worker --shutdown-graceful-timeout 60", 1, "timeout 60: expected"),
+        ("procrastinate", "worker --shutdown-graceful-timeout 5", 1, "timeout 5: expected"),
+        ("procrastinate", "worker --shutdown-graceful-timeout 55 -c 4", 1, "slots = 1"),
+        ("procrastinate", "worker --shutdown-graceful-timeout 55 --one-shot", 1, "--one-shot ends"),
+        ("laravel", "queue:work", 1, "--sleep=1"),
+        ("laravel", "queue:listen --sleep=1", 1, "is 'queue:work'"),
+        ("laravel", "horizon --sleep=1", 1, "scales workers by itself"),
+        ("laravel", "queue:work --sleep=1 --max-jobs=100", 1, "--max-jobs ends"),
+        ("laravel", "queue:work --sleep=1 --timeout=300", 1, "raise drain.seconds"),
+        ("laravel", "queue:work --sleep=1", 4, "one job at a time"),
+        ("sidekiq", "-c 1", 1, "gives its jobs 25 s to end: add it with"),
+        ("sidekiq", "-c 1 -t 25", 1, "-t 25: expected"),
+        ("sidekiq", "-t 55", 5, "add '-c', '5'"),
+        ("sidekiq", "-c 1 -t 55 -d", 1, "--daemon"),
     ],
 )
 def test_flags_that_will_not_do_as_was_hoped(name: Any, flags: str, slots: int, fault: str) -> None:
-    [text] = faults(name, [f"/venv/bin/{name}", *flags.split()], slots, PRESETS[name].ready)
+    program = PRESETS[name].program
+    [text] = faults(name, [f"/venv/bin/{program}", *flags.split()], Usage(slots=slots))
     assert fault in text
 
 
+def test_an_argument_that_is_not_repeated_for_each_queue_is_noticed() -> None:
+    command = ["bundle", "exec", "sidekiq", "-q", "{queue}", "-c", "1", "-t", "55"]
+    [text] = faults("sidekiq", command, Usage(queues=2))
+    assert "write '-q{queue}'" in text
+    assert list(faults("sidekiq", command, Usage(queues=1))) == []
+
+
 def test_a_preset_of_another_program_is_noticed() -> None:
-    assert "does not run rq" in next(faults("rq", ["celery"], 1, ""))
-    assert list(faults("", ["celery"], 1, "")) == []
+    assert "does not run rq" in next(faults("rq", ["celery"], Usage()))
+    assert list(faults("", ["celery"], Usage())) == []
 
 
 def test_a_source_needs_no_command_where_another_autoscaler_runs_the_consumers() -> None:

@@ -122,8 +122,18 @@ def _command_remarks(configured: Mapping[str, Pool]) -> Iterator[Remark]:
     for name, pool in configured.items():
         if pool.command and shutil.which(pool.command[0]) is None:
             yield _warning("unknown-command", _cannot_run(f"pools.{name}", pool.command[0]))
-        for fault in foreign_presets.faults(pool.preset, pool.command, pool.slots, pool.ready):
+        for fault in foreign_presets.faults(pool.preset, pool.command, _usage(pool)):
             yield _warning("command-flags", f"pools.{name}: {fault}")
+
+
+def _usage(pool: Pool) -> foreign_presets.Usage:
+    preset = foreign_presets.PRESETS.get(pool.preset)
+    return foreign_presets.Usage(
+        slots=pool.slots,
+        drain_seconds=pool.drain.seconds,
+        awaits_sign=preset is not None and pool.ready == preset.ready,
+        queues=len(pool.source_queues),
+    )
 
 
 def _job_remarks(settings: Settings) -> Iterator[Remark]:

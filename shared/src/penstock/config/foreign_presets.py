@@ -1,6 +1,8 @@
 """What is known of the consumers of some libraries: their sign of readiness, signals and flags.
 
-Read in the sources of Celery 5.7, RQ 3.0, arq 0.28 and Dramatiq 2.2.
+Read in the sources of Celery 5.7, RQ 3.0, arq 0.28, Dramatiq 2.2, procrastinate 3.10, Laravel 8 to
+12 (``src/Illuminate/Queue/Worker.php`` and ``Console/WorkCommand.php``) and Sidekiq 6 and 7
+(``lib/sidekiq/cli.rb`` and ``launcher.rb``).
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import msgspec
 
 from penstock.config.foreign import Drain
 
-PresetName = Literal["", "celery", "rq", "arq", "dramatiq"]
+PresetName = Literal[
+    "", "celery", "rq", "arq", "dramatiq", "procrastinate", "laravel", "sidekiq", "kafka"
+]
 
 
 class Flags:
@@ -41,6 +45,26 @@ class Flags:
     def has(self, *names: str) -> bool:
         return self.value(*names) is not None
 
+    def has_word(self, word: str) -> bool:
+        """Whether the command names this, such as a subcommand."""
+        return word in self._words
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """How a pool uses a command.
+
+    Attributes:
+        slots: of the pool.
+        drain_seconds: that a process has to finish what it handles.
+        awaits_sign: whether the sign of readiness is that of the preset.
+        queues: number of the pool's queues.
+    """
+
+    slots: int = 1
+    drain_seconds: float = 60.0
+    awaits_sign: bool = True
+    queues: int = 1
+
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """One library.
@@ -48,32 +72,33 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ready: its sign, where the pool names none.
         drain: how it ends, where the pool does not say.
-        faults: what flags of the command will not do as was hoped; takes them, the slots of the
-            pool and whether the sign of this preset is awaited.
+        faults: what flags of the command will not do as was hoped.
+        program: that a command of it names; empty for any.
         takes_patterns: its command line takes patterns of queues.
     """
 
     ready: str
     drain: Drain
-    faults: Callable[[Flags, int, bool], Iterator[str]]
+    faults: Callable[[Flags, Usage], Iterator[str]]
+    program: str
     takes_patterns: bool = False
 
 
-def faults(name: PresetName, command: Sequence[str], slots: int, ready: str) -> Iterator[str]:
-    """What will not work as was hoped in a pool with this preset, for people.
-
-    Args:
-        slots: of the pool.
-        ready: of the pool, the preset worked in.
-    """
+def faults(name: PresetName, command: Sequence[str], usage: Usage) -> Iterator[str]:
+    """What will not work as was hoped in a pool with this preset, for people."""
     if preset := PRESETS.get(name):
-        if not any(PurePosixPath(word).name == name for word in command):
-            yield f"command does not run {name}, as preset = {name!r} has it"
-        yield from preset.faults(Flags(command), slots, ready == preset.ready)
+        program = preset.program
+        if program and not any(PurePosixPath(word).name == program for word in command):
+            yield f"command does not run {program}, as preset = {name!r} has it"
+        yield from preset.faults(Flags(command), usage)
 
 
-def _celery(flags: Flags, slots: int, awaits_line: bool) -> Iterator[str]:
-    if awaits_line and (flags.value("-l", "--loglevel") or "").lower() not in ("info", "debug"):
+def _celery(flags: Flags, usage: Usage) -> Iterator[str]:
+    slots = usage.slots
+    if usage.awaits_sign and (flags.value("-l", "--loglevel") or "").lower() not in (
+        "info",
+        "debug",
+    ):
         yield "Celery prints its line of readiness at level INFO only: add '-l', 'INFO'"
     if flags.value("--prefetch-multiplier") != "1":
         yield (
@@ -92,23 +117,24 @@ def _celery(flags: Flags, slots: int, awaits_line: bool) -> Iterator[str]:
         yield "--beat schedules periodic tasks once in each worker: run one beat by itself"
 
 
-def _rq(flags: Flags, slots: int, _: bool) -> Iterator[str]:
-    if slots != 1:
-        yield f"slots = {slots}, but a worker of RQ runs one job at a time: remove slots"
+def _rq(flags: Flags, usage: Usage) -> Iterator[str]:
+    if usage.slots != 1:
+        yield f"slots = {usage.slots}, but a worker of RQ runs one job at a time: remove slots"
     if flags.has("-b", "--burst"):
         yield "--burst ends a worker when its queues are empty, and it is started again: remove it"
     if flags.has("-n", "--name") and "{worker}" not in (flags.value("-n", "--name") or ""):
         yield "RQ refuses a second worker of one name: use '-n', '{worker}'"
 
 
-def _arq(flags: Flags, _: int, __: bool) -> Iterator[str]:
+def _arq(flags: Flags, _: Usage) -> Iterator[str]:
     if flags.has("--burst"):
         yield "--burst ends a worker when its queue is empty, and it is started again: remove it"
     if flags.has("--watch"):
         yield "--watch restarts its worker by itself, in the middle of jobs: remove it"
 
 
-def _dramatiq(flags: Flags, slots: int, _: bool) -> Iterator[str]:
+def _dramatiq(flags: Flags, usage: Usage) -> Iterator[str]:
+    slots = usage.slots
     processes, threads = flags.value("-p", "--processes"), flags.value("-t", "--threads")
     if processes != "1" or threads != str(slots):
         yield (
@@ -119,26 +145,123 @@ def _dramatiq(flags: Flags, slots: int, _: bool) -> Iterator[str]:
         yield "--watch restarts its processes by itself: remove it"
 
 
+def _procrastinate(flags: Flags, usage: Usage) -> Iterator[str]:
+    if (flags.value("-c", "--concurrency") or "1") != str(usage.slots):
+        yield f"slots = {usage.slots}: have procrastinate run as many jobs, add '-c'"
+    if flags.has("--one-shot"):
+        yield "--one-shot ends a worker when its queues are empty, and it is started again"
+    if flags.has("--no-listen-notify"):
+        yield "--no-listen-notify: an idle worker sees a job up to five seconds late: remove it"
+    yield from _own_timeout(
+        flags.value("--shutdown-graceful-timeout"),
+        usage,
+        "--shutdown-graceful-timeout",
+        "procrastinate waits for its jobs without end, and those that are killed at the end of "
+        "the drain stay 'doing'",
+    )
+
+
+def _laravel(flags: Flags, usage: Usage) -> Iterator[str]:
+    if usage.slots != 1:
+        yield f"slots = {usage.slots}, but a worker of Laravel runs one job at a time: remove slots"
+    if not flags.has_word("queue:work"):
+        yield (
+            "the command of a worker is 'queue:work': 'queue:listen' ends its job at a signal, and "
+            "'horizon' scales workers by itself"
+        )
+    for flag in ("--once", "--stop-when-empty", "--max-jobs", "--max-time"):
+        if flags.has(flag):
+            yield f"{flag} ends a worker, and it is started again with growing pauses: remove it"
+    if not flags.has("--sleep"):
+        yield "an idle worker sees a job up to three seconds late: add '--sleep=1'"
+    seconds = _number(flags.value("--timeout") or "60")
+    if seconds is not None and seconds > usage.drain_seconds:
+        yield (
+            f"a job may take {seconds:g} s (--timeout), but is killed {usage.drain_seconds:g} s "
+            "after a worker was asked to end: raise drain.seconds"
+        )
+
+
+def _sidekiq(flags: Flags, usage: Usage) -> Iterator[str]:
+    if flags.value("-c", "--concurrency") != str(usage.slots):
+        yield f"slots = {usage.slots}: have Sidekiq run as many threads, add '-c', '{usage.slots}'"
+    yield from _own_timeout(
+        flags.value("-t", "--timeout"), usage, "-t", "Sidekiq gives its jobs 25 s to end"
+    )
+    if usage.queues > 1 and flags.value("-q", "--queue") == "{queue}":
+        yield "only the argument with {queue} is repeated for each queue: write '-q{queue}'"
+    if flags.has("-d", "--daemon"):
+        yield "--daemon leaves a process that counts as ended: remove it"
+
+
+def _own_timeout(value: str | None, usage: Usage, flag: str, without: str) -> Iterator[str]:
+    """Of libraries that end their jobs by themselves so long after the signal."""
+    fitting = f"a little below drain.seconds, such as {usage.drain_seconds * 0.9:g}"
+    if value is None:
+        yield f"without {flag} {without}: add it with {fitting}"
+        return
+    seconds = _number(value)
+    if seconds is None or not usage.drain_seconds / 2 <= seconds < usage.drain_seconds:
+        yield f"{flag} {value}: expected {fitting}"
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 PRESETS: Mapping[str, Preset] = {
     "celery": Preset(
         ready="log:@.+ ready",
         drain=Drain(signal="TERM", seconds=60, then="QUIT"),
         faults=_celery,
+        program="celery",
     ),
     "rq": Preset(
         ready="log:Listening on",
         drain=Drain(signal="TERM", seconds=60, then="TERM"),  # the second ends the job, in order
         faults=_rq,
+        program="rq",
     ),
     "arq": Preset(
         ready="log:Starting worker for",
         drain=Drain(signal="TERM", seconds=60),
         faults=_arq,
+        program="arq",
     ),
     "dramatiq": Preset(
         ready="log:Worker process is ready for action",
         drain=Drain(signal="TERM", seconds=60),
         faults=_dramatiq,
+        program="dramatiq",
+    ),
+    "procrastinate": Preset(
+        ready="log:Starting worker on",
+        drain=Drain(signal="TERM", seconds=60),
+        faults=_procrastinate,
+        program="procrastinate",
+    ),
+    "laravel": Preset(
+        ready="seconds:3",  # it prints that it begins only where stty works, never into a file
+        drain=Drain(signal="TERM", seconds=60),
+        faults=_laravel,
+        program="artisan",
+    ),
+    "sidekiq": Preset(
+        # TERM does what TSTP does, and ends the process then: TSTP alone would never end it.
+        ready="log:Running in ",
+        drain=Drain(signal="TERM", seconds=60),
+        faults=_sidekiq,
+        program="sidekiq",
+    ),
+    "kafka": Preset(
+        ready="seconds:5",  # the group waits three seconds for others before it gives partitions
+        drain=Drain(signal="TERM", seconds=60),
+        faults=lambda flags, usage: iter(()),
+        program="",
+        takes_patterns=True,
     ),
 }
 """By name."""

@@ -211,7 +211,8 @@ class PoolTable(ProfileOverride, frozen=True, kw_only=True):
         kind: ``queue`` (one queue, own workers), ``group`` (several, in priority order),
             ``exclusive`` (pinned workers, never scaled) or ``spark`` (Workers of the Spark cluster
             under ``[cluster]``, scaled by its tasks; see spark.md).
-        queues: in priority order; empty means one queue of the pool's name.
+        queues: in priority order; empty means one queue of the pool's name. Of a ``source`` also
+            patterns, such as ``tenant-*``: see sources.md.
         slots: how many jobs each worker runs at a time: for jobs that wait for others most of the
             time; see jobs.md. Of a Spark Worker: how many tasks; its need of cores, where
             ``cpu_cores`` is not set.

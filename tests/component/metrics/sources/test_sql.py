@@ -45,11 +45,14 @@ class Table:
     counts_claims, knows_age = True, True
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self.url, self._folder = environment["DATABASE_URL"], Path(environment["PGHOST"])
+        self.use(environment)
         self.write("drop table if exists messages, queues")
         self.write("create table queues (name text)")
         self.write("create table messages (queue text, state text, came timestamptz)")
         self.write("insert into queues values ('mail')")
+
+    def use(self, environment: dict[str, str]) -> None:
+        self.url, self._folder = environment["DATABASE_URL"], Path(environment["PGHOST"])
 
     def write(self, statement: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:

@@ -123,8 +123,8 @@ class SourceLooker:
                 await self._patterns.read(source, now)
             queues = [*self._named, *self._patterns.names]
             async with asyncio.timeout(self._table.timeout_seconds):
-                found = await source.look(queues) if queues else {}
-                looks = {queue: checked(found.get(queue, _UNNAMED)) for queue in queues}
+                reported = await source.look(queues) if queues else {}
+                looks = {queue: checked(reported.get(queue, _UNNAMED)) for queue in queues}
                 await self._patterns.read_again(source, looks, now)
             sums, faults = self._patterns.sums(looks, now)
             return {**{queue: looks[queue] for queue in self._named}, **sums}, faults

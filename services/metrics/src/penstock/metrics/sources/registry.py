@@ -24,13 +24,20 @@ BUILTIN: Mapping[str, str] = {
     "celery": "penstock.metrics.sources.celery",
     "command": "penstock.metrics.sources.command",
     "http": "penstock.metrics.sources.http",
+    "laravel": "penstock.metrics.sources.laravel",
+    "oban": "penstock.metrics.sources.sql_jobs:OBAN",
+    "pgmq": "penstock.metrics.sources.pgmq",
+    "procrastinate": "penstock.metrics.sources.sql_jobs:PROCRASTINATE",
     "prometheus": "penstock.metrics.sources.prometheus",
     "redis-stream": "penstock.metrics.sources.redis_streams",
+    "river": "penstock.metrics.sources.sql_jobs:RIVER",
     "rq": "penstock.metrics.sources.rq",
+    "sidekiq": "penstock.metrics.sources.sidekiq",
     "spark-stream": "penstock.metrics.sources.spark_stream",
     "sql": "penstock.metrics.sources.sql",
 }
-"""The kinds that ship, each the attribute ``KIND`` of a module that is imported when it is used."""
+"""The kinds that ship: of a module that is imported when it is used, the attribute ``KIND`` or the
+one behind the colon."""
 _LONGEST_SECRET = 4_000
 
 
@@ -110,8 +117,9 @@ def kind_of(name: str, table: SourceTable) -> Kind:
     Raises:
         ConfigError: there is none of this name, or it cannot be loaded.
     """
-    if module := BUILTIN.get(table.kind):
-        kind = import_module(module).KIND
+    if place := BUILTIN.get(table.kind):
+        module, _, attribute = place.partition(":")
+        kind = getattr(import_module(module), attribute or "KIND")
     else:
         points = {point.name: point for point in entry_points(group=GROUP)}
         if table.kind not in points:

@@ -56,21 +56,30 @@ class SqlSource:
         self._connecting: asyncio.Task[AsyncConnection[dict[str, Any]]] | None = None
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
-        async with self._connection() as connection:
+        async with self.connection() as connection:
             if _ALL_QUEUES not in self._query:
                 return {queue: await self._look(connection, queue) for queue in queues}
-            rows = await self._fetch(connection, self._query, {"queues": list(queues)}, len(queues))
+            values = self.parameters(queues)
+            rows = await self.fetch(connection, self._query, values, len(queues))
         looks: dict[str, SourceLook | SourceFault] = dict.fromkeys(queues, _NO_ROW)
         for row in rows or ():
             queue = row.pop("queue", None)
             if queue in looks:
-                looks[queue] = look_of(row)
+                looks[queue] = self.look_of_row(queue, row)
         return looks
 
+    def parameters(self, queues: Sequence[str]) -> Mapping[str, Any]:
+        """What the query for all queues is given."""
+        return {"queues": list(queues)}
+
+    def look_of_row(self, queue: str, row: dict[str, Any]) -> SourceLook | SourceFault:
+        """The look that a row of that query, without the column ``queue``, makes."""
+        return look_of(row)
+
     async def names(self, pattern: str) -> Sequence[str]:
-        async with self._connection() as connection:
+        async with self.connection() as connection:
             like = {"like": like_of(pattern)}
-            rows = await self._fetch(connection, self._names, like, MOST_NAMES + 1)
+            rows = await self.fetch(connection, self._names, like, MOST_NAMES + 1)
         return [str(next(iter(row.values()))) for row in rows or ()]
 
     async def close(self) -> None:
@@ -83,14 +92,14 @@ class SqlSource:
     async def _look(
         self, connection: AsyncConnection[dict[str, Any]], queue: str
     ) -> SourceLook | SourceFault:
-        rows = await self._fetch(connection, self._query, {"queue": queue}, 2)
+        rows = await self.fetch(connection, self._query, {"queue": queue}, 2)
         if rows is None:
             return SourceFault("the query gives no rows")
         if len(rows) != 1:
             return SourceFault(f"the query gave {len(rows) or 'no'} rows, expected one")
         return look_of(rows[0])
 
-    async def _fetch(
+    async def fetch(
         self,
         connection: AsyncConnection[dict[str, Any]],
         query: bytes,
@@ -103,7 +112,8 @@ class SqlSource:
             return await cursor.fetchmany(most) if cursor.description else None
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[AsyncConnection[dict[str, Any]]]:
+    async def connection(self) -> AsyncIterator[AsyncConnection[dict[str, Any]]]:
+        """The connection, made where there is none; raises SourceAway for what fails on it."""
         try:
             # Cancelled midway a connect leaves its socket open: it goes on, `close` ends it.
             self._connecting = self._connecting or asyncio.ensure_future(self._connect())

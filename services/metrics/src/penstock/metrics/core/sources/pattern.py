@@ -142,8 +142,9 @@ def _total(counts: Iterator[int | None]) -> int | None:
 def _oldest(looks: list[SourceLook]) -> float | None:
     """The largest age of a queue in which messages wait; one unknown age makes it unknown."""
     ages = [look.oldest_seconds for look in looks if look.waiting]
-    known = [age for age in ages if age is not None]
-    return max(known, default=0.0) if len(known) == len(ages) else None
+    if None in ages:
+        return None
+    return max(filter(None, ages), default=0.0)
 
 
 def _growth(before: int | None, after: int | None) -> int:
