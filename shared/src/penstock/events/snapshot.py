@@ -185,7 +185,9 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
             last look.
         estimated: fields of this snapshot that were worked out, not read from the source.
         stuck: messages that wait at the source and are not in ``waiting``: none came, started or
-            ended for a minute though workers were idle.
+            ended for a minute though workers were idle, or they are behind one that is not handled.
+        cap: messages that can be handled at a time at most, such as the partitions of a topic; None
+            where that is not known.
     """
 
     noun: ClassVar[str] = "pool"
@@ -227,6 +229,7 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     source_fault: str = ""
     estimated: tuple[str, ...] = ()
     stuck: Int64 = 0
+    cap: Int64 | None = None
 
 
 class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -23,6 +23,7 @@ BUILTIN: Mapping[str, str] = {
     "celery": "penstock.metrics.sources.celery",
     "command": "penstock.metrics.sources.command",
     "http": "penstock.metrics.sources.http",
+    "kafka": "penstock.metrics.sources.kafka.kind",
     "prometheus": "penstock.metrics.sources.prometheus",
     "redis-stream": "penstock.metrics.sources.redis_streams",
     "rq": "penstock.metrics.sources.rq",

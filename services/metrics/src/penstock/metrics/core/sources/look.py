@@ -25,6 +25,8 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
         epoch: another text: the counters began anew.
         behind_seconds: age of these figures.
         exact: counted, not estimated by the system itself.
+        stuck: of those that wait, the ones that no worker gets on with.
+        cap: more workers than this, each with one message at a time, find nothing to do.
     """
 
     waiting: int
@@ -36,6 +38,8 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str = ""
     behind_seconds: float = 0.0
     exact: bool = True
+    stuck: int = 0
+    cap: int | None = None
 
 
 class SourceFault(msgspec.Struct, frozen=True):
@@ -48,9 +52,9 @@ def checked(look: SourceLook | SourceFault) -> SourceLook | SourceFault:
     """The look itself, or a fault where its figures cannot be those of a queue."""
     if isinstance(look, SourceFault):
         return SourceFault(look.text[:_MOST_TEXT])
-    for name in ("waiting", "claimed", "delayed", "arrived", "ended"):
+    for name in ("waiting", "stuck", "claimed", "delayed", "arrived", "ended", "cap"):
         count = getattr(look, name)
-        if count is None and name != "waiting":
+        if count is None and name not in ("waiting", "stuck"):
             continue
         if type(count) is not int or not 0 <= count <= MOST_MESSAGES:
             return SourceFault(f"found {name} = {_shown(count)}, expected a number of messages")
