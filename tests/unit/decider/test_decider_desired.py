@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.unit.decider.given import NOW, inputs, one_round, pool, snapshot, state, story
 
@@ -35,6 +36,19 @@ def test_bounds():
         ("bounds", 8),
     ]
     assert story(one_round(pool(min_workers=2), snapshot())) == [("strategy", 0), ("bounds", 2)]
+
+
+def test_no_more_workers_than_find_something_to_do():
+    capped = snapshot(**BUSY, cap=4)
+    assert story(one_round(pool(max_workers=8), capped)) == [
+        ("strategy", 20),
+        ("bounds", 8),
+        ("bounds", 4),
+    ]
+    assert story(one_round(pool(min_workers=6), capped)) == [("strategy", 20), ("bounds", 6)]
+    in_pairs = msgspec.structs.replace(pool(), slots=2)
+    assert story(one_round(in_pairs, snapshot(**BUSY, cap=3)))[-1] == ("bounds", 2)
+    assert story(one_round(pool(), snapshot(**BUSY, cap=20))) == [("strategy", 20)]
 
 
 def test_a_pinned_pool_is_not_scaled_but_its_breach_is_told():

@@ -224,10 +224,12 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
             last look.
         estimated: fields of this snapshot that were worked out, not read from the source.
         stuck: messages that wait at the source and are not in ``waiting``: none came, started or
-            ended for a minute though workers were idle.
+            ended for a minute though workers were idle, or they are behind one that is not handled.
         streams: the queries of a source of kind ``spark-stream``, whose batches are the jobs here:
             ``running`` are under way, ``waiting`` are under way for longer than promised,
             ``pickup`` and ``service`` are their times from trigger to end.
+        cap: messages that can be handled at a time at most, such as the partitions of a topic; None
+            where that is not known.
     """
 
     noun: ClassVar[str] = "pool"
@@ -270,6 +272,7 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     estimated: tuple[str, ...] = ()
     stuck: Int64 = 0
     streams: tuple[StreamLoad, ...] = ()
+    cap: Int64 | None = None
 
 
 class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -96,7 +96,7 @@ async def test_all_counts_are_exact_and_the_age_is_right_within_a_second(system,
         come = chance.randrange(4)
         await system.put(come)
         line += [time.monotonic()] * come
-        take = min(chance.randrange(3), len(line))
+        take = min(chance.randrange(2), len(line))
         await system.take(take)
         for _ in range(take):
             line.popleft()

@@ -62,6 +62,22 @@ async def test_a_look_becomes_the_pools_figures() -> None:
     assert "oldest_waiting_seconds" not in snapshot.estimated
 
 
+async def test_what_the_source_knows_to_be_stuck_does_not_wait_and_caps_add_up() -> None:
+    system, meter = SimulatedSystem(), meter_of("mail", "low")
+    looker = looker_of(system, meter)
+    seen = SourceLook(waiting=500, stuck=480, oldest_seconds=3.0, arrived=900, ended=400, cap=4)
+    system.reports = {"mail": seen, "low": SourceLook(waiting=1, cap=2)}
+    await looker.look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert (snapshot.waiting, snapshot.stuck, snapshot.cap) == (21, 480, 6)
+    system.reports["low"] = SourceLook(waiting=1)
+    await looker.look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert snapshot.cap is None
+
+
 async def test_a_fault_leaves_the_last_look_with_its_age_and_backs_off(monkeypatch) -> None:
     system, meter = SimulatedSystem(), meter_of("mail")
     looker = looker_of(system, meter)

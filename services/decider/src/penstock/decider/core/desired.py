@@ -96,7 +96,7 @@ def desired_workers(
         name = pool.profile.strategy
         why = f"{PLAN_STANDS}strategy {name} raised {error!r}"
         return _unchanged(proposal, "strategy", name, why, hold)
-    return _limited(proposal, state, demand, history, policies, hold)
+    return _limited(proposal, state, demand, history, policies, hold, pool.job_slots)
 
 
 def is_urgent(snapshot: PoolSnapshot, profile: Profile, state: PoolState) -> bool:
@@ -163,6 +163,7 @@ def _limited(
     history: History,
     policies: Policies,
     hold: Hold | None,
+    slots: int,
 ) -> DesiredWorkers:
     """Gaps, bounds, policies, and bounds again: a policy may leave a number that is out of them.
 
@@ -173,12 +174,13 @@ def _limited(
     if gap and own < current:
         history.change("stale", "incomplete", current, f"stays {current}: {gap}")
     stands = gap is not None and history.workers == current
-    _bound(history, profile)
+    cap = _cap(snapshot, profile, slots)
+    _bound(history, profile, cap)
     wanted = history.workers
     proposal = msgspec.structs.replace(proposal, wanted=wanted, workers=wanted)
     if not stands:  # else a policy could lower what may not be lowered on such measurements
         chain.apply(proposal, state.policies, policies, history)
-        _bound(history, profile)
+        _bound(history, profile, cap)
     least = _held(history, hold)
     floor = history.workers if stands else min(max(profile.min_workers, 1), history.workers)
     return DesiredWorkers(
@@ -215,12 +217,25 @@ def _proposal(pool: Pool, state: PoolState, snapshot: PoolSnapshot | None, now: 
     )
 
 
-def _bound(history: History, profile: Profile) -> None:
+def _cap(snapshot: PoolSnapshot | None, profile: Profile, slots: int) -> int | None:
+    """Workers beyond which more have nothing to do; None where there is no such number.
+
+    The pool's minimum is above it, and one worker: a topic may have no partition yet.
+    """
+    if snapshot is None or snapshot.cap is None:
+        return None
+    return max(whole(snapshot.cap / slots), profile.min_workers, 1)
+
+
+def _bound(history: History, profile: Profile, cap: int | None = None) -> None:
     least, most = profile.min_workers, profile.max_workers
     if history.workers < least:
         history.change("bounds", "min_workers", least, f"{least}: the pool's minimum")
     elif history.workers > most:
         history.change("bounds", "max_workers", most, f"{most}: the pool's maximum")
+    if cap is not None and history.workers > cap:
+        text = f"{cap}: more would find nothing to do, as the source has that many partitions"
+        history.change("bounds", "cap", cap, text)
 
 
 def _held(history: History, hold: Hold | None) -> int:

@@ -67,7 +67,7 @@ class BeanstalkdClient:
     async def _answers(self, commands: Sequence[str]) -> AsyncIterator[asyncio.StreamReader]:
         """Drops the connection where not all answers are read, however that comes."""
         try:
-            reader, writer = self._streams or await self._connect()
+            reader, writer = await self._connected()
             writer.write("".join(f"{command}\r\n" for command in commands).encode("ascii"))
             yield reader
         except OSError as error:
@@ -83,8 +83,11 @@ class BeanstalkdClient:
             self._drop()
             raise
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        self._streams = await asyncio.open_connection(self._host, self._port)
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is not None and self._streams[0].at_eof():
+            self._drop()  # the server closed it
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._host, self._port)
         return self._streams
 
     async def _figures(self, reader: asyncio.StreamReader) -> Figures | None:

@@ -24,6 +24,7 @@ BUILTIN: Mapping[str, str] = {
     "celery": "penstock.metrics.sources.celery",
     "command": "penstock.metrics.sources.command",
     "http": "penstock.metrics.sources.http",
+    "kafka": "penstock.metrics.sources.kafka.kind",
     "laravel": "penstock.metrics.sources.laravel",
     "oban": "penstock.metrics.sources.sql_jobs:OBAN",
     "pgmq": "penstock.metrics.sources.pgmq",

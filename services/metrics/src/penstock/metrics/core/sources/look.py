@@ -30,6 +30,8 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
         epoch: another text: the counters began anew.
         behind_seconds: age of these figures.
         exact: counted, not estimated by the system itself.
+        stuck: of those that wait, the ones that no worker gets on with.
+        cap: more workers than this, each with one message at a time, find nothing to do.
     """
 
     waiting: int
@@ -41,6 +43,8 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str = ""
     behind_seconds: float = 0.0
     exact: bool = True
+    stuck: int = 0
+    cap: int | None = None
 
 
 class StreamLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,9 +75,9 @@ def checked(look: AnyLook | SourceFault) -> AnyLook | SourceFault:
         return SourceFault(look.text[:_MOST_TEXT])
     if isinstance(look, StreamLook):
         return look
-    for name in ("waiting", "claimed", "delayed", "arrived", "ended"):
+    for name in ("waiting", "stuck", "claimed", "delayed", "arrived", "ended", "cap"):
         count = getattr(look, name)
-        if count is None and name != "waiting":
+        if count is None and name not in ("waiting", "stuck"):
             continue
         if type(count) is not int or not 0 <= count <= MOST_MESSAGES:
             return SourceFault(f"found {name} = {_shown(count)}, expected a number of messages")

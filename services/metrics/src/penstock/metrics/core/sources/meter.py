@@ -136,8 +136,14 @@ class SourceMeter(PoolMeter):
             source_fault=self._fault,
             estimated=tuple(sorted(estimated)),
             stuck=sum(queue.stuck for queue in self.source_queues),
+            cap=self._cap,
             service=service,
         )
+
+    @property
+    def _cap(self) -> int | None:
+        caps = [queue.cap for queue in self.source_queues]
+        return None if None in caps else sum(cap for cap in caps if cap is not None)
 
     @property
     def _fault(self) -> str:

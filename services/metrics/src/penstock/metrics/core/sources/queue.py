@@ -95,9 +95,10 @@ class SourceQueue(Queue):
         self._latest, self._reported = look, None if self._reported is None else 0
         departed = self._move_line(look, at, moved)
         is_moving = moved is None or bool(moved.came or moved.ended or departed)
-        self.stuck = self._stuck_watch.observe(
+        watched = self._stuck_watch.observe(
             look.waiting, look.claimed, is_moving, idle_workers, now
         )
+        self.stuck = max(watched, min(look.stuck, look.waiting))
         self.delayed = look.delayed
         self._put(look, at, wall_now - (now - at), moved)
         return self._report(look, last_at, at, moved, departed, busy_slots)
@@ -182,6 +183,11 @@ class SourceQueue(Queue):
     def arrived(self) -> int | None:
         """Messages that came since `settle`, None when unknown."""
         return self._came
+
+    @property
+    def cap(self) -> int | None:
+        """More messages than this are never handled at a time; None where that is not known."""
+        return None if self._latest is None else self._latest.cap
 
     @property
     def counts_claims(self) -> bool:

@@ -1,0 +1,1 @@
+"""Kind ``kafka``; `kind` is imported without aiokafka, all else needs it."""

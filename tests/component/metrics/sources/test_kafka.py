@@ -1,0 +1,381 @@
+"""Kind `kafka`, against librdkafka's mock brokers and a consumer group of confluent-kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kafka_cluster import KafkaCluster, kafka_cluster
+
+from penstock.config.load import ConfigError
+from penstock.config.sources import SourceTable
+from penstock.metrics.core.sources.arrivals import arrivals
+from penstock.metrics.sources import QueueSource, SourceAway, SourceFault, SourceLook
+from penstock.metrics.sources.kafka.connection import KafkaConnection, Security
+from penstock.metrics.sources.registry import check, open_source
+from penstock.testing.sources import SourceContract
+
+pytest.importorskip("aiokafka")
+
+PARTITIONS = 4
+
+
+class Topic:
+    """A topic; its consumer commits each message as it gets it, which is what ends a lag."""
+
+    queue, absent = "mail", "none-such"
+    counts_claims, knows_age = False, True
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self.cluster = cluster
+
+    def open(self, **options: Any) -> QueueSource:
+        options = {"group": "workers", "auto_offset_reset": "earliest", **options}
+        return open_source("shop", SourceTable(kind="kafka", url=self.cluster.url, options=options))
+
+    async def put(self, count: int) -> None:
+        self.cluster.put(count)
+
+    async def take(self, count: int) -> None:
+        self.cluster.take(count)
+
+    async def end(self, count: int) -> None:
+        pass
+
+    async def stop(self) -> None:
+        self.cluster.kill()
+
+    async def start(self) -> None:
+        self.cluster.start()
+
+    async def connections(self) -> int:
+        return self.cluster.connections()
+
+
+@pytest.fixture
+def cluster() -> Iterator[KafkaCluster]:
+    with kafka_cluster() as cluster:
+        yield cluster
+
+
+class TestKafka(SourceContract):
+    @pytest.fixture
+    def system(self, cluster) -> Topic:
+        return Topic(cluster)
+
+
+@pytest.fixture
+async def source(cluster) -> AsyncIterator[QueueSource]:
+    source = Topic(cluster).open()
+    yield source
+    await source.close()
+
+
+async def look(source: QueueSource, topic: str = "mail") -> SourceLook:
+    [seen] = (await source.look([topic])).values()
+    assert isinstance(seen, SourceLook), seen
+    return seen
+
+
+async def put_marker(cluster: KafkaCluster) -> None:
+    """The end of a transaction comes to partition 0, as a broker writes it."""
+    from aiokafka.protocol.produce import ProduceRequest
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=True, producer_id=1, producer_epoch=0,
+        base_sequence=-1, batch_size=1_000,
+    )  # fmt: skip
+    builder.append(0, int(time.time() * 1000), b"\0\0\0\1", b"\0\0\0\0\0\0", [])
+    batch = bytearray(builder.build())
+    batch[22] |= 0x20
+    connection = await KafkaConnection.open("127.0.0.1", cluster.ports[0], Security())
+    [answer] = await connection.ask(
+        ProduceRequest(None, -1, 5_000, [("mail", [(0, bytes(batch))])])
+    )
+    assert answer.topics[0][1][0][1] == 0
+    await connection.close()
+
+
+def make_certificate(certificate: Path, key: Path) -> None:
+    if not shutil.which("openssl"):
+        pytest.skip("needs openssl on PATH")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+         "-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while part := await reader.read(65_536):
+        writer.write(part)
+    writer.close()
+
+
+async def authenticating(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A broker that knows one user, and only to authenticate."""
+    with suppress(asyncio.IncompleteReadError):
+        while True:
+            [size] = struct.unpack(">i", await reader.readexactly(4))
+            request = await reader.readexactly(size)
+            api, _, number = struct.unpack_from(">hhi", request)
+            if api == 18:  # ApiVersions
+                body = struct.pack(">hi6h", 0, 2, 17, 1, 1, 36, 0, 0)
+            elif api == 17:  # SaslHandshake
+                code = 0 if request.endswith(b"\x05PLAIN") else 33
+                body = struct.pack(">hih5s", code, 1, 5, b"PLAIN")
+            else:  # SaslAuthenticate
+                code = 0 if request.endswith(b"shop\0shop\0right") else 58
+                body = struct.pack(">hhi", code, -1, 0)
+            writer.write(struct.pack(">ii", 4 + len(body), number) + body)
+    writer.close()
+
+
+# --- against an oracle --------------------------------------------------------------------------
+async def test_depth_counters_and_age_are_those_of_each_message() -> None:
+    chance = random.Random(7)
+    with kafka_cluster("mail", "low", brokers=2) as cluster:
+        source = Topic(cluster).open()
+        lines: list[deque[float]] = [deque() for _ in range(PARTITIONS)]
+        put = ended = 0
+        for _ in range(40):
+            partition, count = chance.randrange(PARTITIONS), chance.randrange(5)
+            age = chance.uniform(0, 600) if not lines[partition] else 0.0
+            cluster.put(count, partition=partition, age_seconds=age)
+            lines[partition] += [time.time() - age] * count
+            put += count
+            taken = cluster.take(min(chance.randrange(4), put - ended))
+            for number, _ in taken:
+                lines[number].popleft()
+            ended += len(taken)
+            seen = await look(source)
+            assert (seen.waiting, seen.arrived, seen.ended) == (put - ended, put, ended)
+            assert (seen.claimed, seen.exact, seen.cap) == (None, True, PARTITIONS)
+            oldest = min((line[0] for line in lines if line), default=time.time())
+            assert seen.oldest_seconds == pytest.approx(time.time() - oldest, abs=1.0, rel=0.1)
+        assert ended > 10
+        assert put - ended > 10
+        assert (await look(source, "low")).waiting == 0
+        await source.close()
+        assert cluster.connections() == 0
+
+
+async def test_the_age_is_that_of_the_oldest_partition(cluster, source) -> None:
+    cluster.put(5, partition=0, age_seconds=30.0)
+    cluster.put(5, partition=1, age_seconds=90.0)
+    assert (await look(source)).oldest_seconds == pytest.approx(90.0, abs=1.0)
+    cluster.commit({1: 5})
+    assert (await look(source)).oldest_seconds == pytest.approx(30.0, abs=1.0)
+    cluster.commit({0: 5})
+    assert (await look(source)).oldest_seconds == 0.0
+
+
+# --- where a group begins -----------------------------------------------------------------------
+async def test_a_group_that_never_committed_begins_as_its_consumers_do(cluster) -> None:
+    cluster.put(5)
+    earliest, latest = Topic(cluster).open(), Topic(cluster).open(auto_offset_reset="latest")
+    assert (await look(earliest)).waiting == 5
+    assert (await look(latest)).waiting == 0
+    cluster.put(2)
+    assert (await look(latest)).waiting == 2  # else no consumer would ever be started
+    cluster.take(7)
+    assert (await look(earliest)).waiting == (await look(latest)).waiting == 0
+    await earliest.close()
+    await latest.close()
+
+
+async def test_looking_is_no_member_and_makes_no_topic(cluster, source) -> None:
+    """A member that joined would take partitions from the one that is there."""
+    cluster.put(8)
+    assert len(cluster.take(4)) == 4
+    for _ in range(20):
+        looks = await source.look(["mail", "none-such"])
+    fault = looks["none-such"]
+    assert isinstance(fault, SourceFault)
+    assert "UnknownTopicOrPartition" in fault.text
+    cluster.put(1, partition=0)
+    cluster.put(1, partition=3)
+    assert len(cluster.take(6)) == 6  # of all partitions, by the same member
+    assert (await look(source)).waiting == 0
+
+
+# --- what never ends ----------------------------------------------------------------------------
+async def test_a_lag_without_records_is_none(cluster, source) -> None:
+    cluster.put(3, partition=0)
+    await put_marker(cluster)
+    assert (await look(source)).waiting == 4
+    cluster.commit({0: 3})  # before the end of a transaction, where consumers stay
+    seen = await look(source)
+    assert (seen.waiting, seen.oldest_seconds) == (0, 0.0)
+    assert (await look(source)).waiting == 0
+    cluster.put(2, partition=0, age_seconds=50.0)
+    seen = await look(source)
+    assert (seen.waiting, seen.ended) == (2, 4)
+    assert seen.oldest_seconds == pytest.approx(50.0, abs=1.0)
+
+
+async def test_a_stuck_partition_asks_for_no_workers(cluster, monkeypatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("penstock.metrics.sources.kafka.source.monotonic", lambda: clock[0])
+    source = Topic(cluster).open(stuck_seconds=60)
+    cluster.put(500, partition=0, age_seconds=3_600.0)
+    for handled in range(1, 9):
+        cluster.put(1, partition=1)
+        cluster.commit({0: 1, 1: handled - 1})
+        seen = await look(source)
+        clock[0] += 10.0
+    assert (seen.waiting, seen.stuck) == (500, 499)
+    assert seen.oldest_seconds is not None
+    assert seen.oldest_seconds < 60.0
+    cluster.commit({0: 2})
+    assert (await look(source)).stuck == 0
+    await source.close()
+
+
+# --- clusters that end, topics that are made anew -----------------------------------------------
+async def test_a_topic_that_was_made_anew_counts_anew(cluster, source) -> None:
+    cluster.put(9)
+    cluster.take(4)
+    before = await look(source)
+    cluster.kill()
+    with pytest.raises(SourceAway):
+        await source.look(["mail"])
+    await source.close()
+    cluster.start()
+    cluster.put(20)
+    after = await look(source)
+    assert (after.waiting, after.arrived, after.ended) == (20, 20, 0)
+    assert before.epoch != after.epoch
+    assert arrivals(before, after, None) is None
+
+
+async def test_offsets_that_are_put_back_are_no_arrivals(cluster, source) -> None:
+    cluster.put(9, partition=0)
+    cluster.commit({0: 9})
+    before = await look(source)
+    cluster.commit({0: 2})
+    after = await look(source)
+    assert after.waiting == 7
+    assert arrivals(before, after, None) is None
+
+
+# --- what is refused, and by whom ---------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "more than 16000000 bytes"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x63", "not of Kafka"),
+        (b"\x00\x00\x00\x0a\x00\x00\x00\x63\x00\x00\x00\x00\x00\x00", "another request"),
+        (b"\x00\x00\x00\xff", "closed the connection"),
+        (b"\xff\xff\xff\xff", "not of Kafka"),
+    ],
+)
+async def test_another_server_is_named_as_one(answer, text) -> None:
+    async def answering(reader, writer) -> None:
+        await reader.read(4)
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(answering, "127.0.0.1", 0)
+    url = f"kafka://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    source = open_source("shop", SourceTable(kind="kafka", url=url, options={"group": "workers"}))
+    async with server:
+        with pytest.raises(SourceAway, match=text):
+            await source.look(["mail"])
+        await source.close()
+
+
+async def test_a_broker_that_is_down_is_passed_over_at_the_start(cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        down = free.getsockname()[1]
+    table = SourceTable(
+        kind="kafka", url=f"kafka://127.0.0.1:{down}",
+        options={"group": "workers", "brokers": [f"127.0.0.1:{cluster.port}"]},
+    )  # fmt: skip
+    source = open_source("shop", table)
+    assert (await look(source)).waiting == 0
+    await source.close()
+
+
+async def test_a_broker_is_talked_to_by_tls(cluster, tmp_path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make_certificate(certificate, key)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+
+    async def forwarding(reader, writer) -> None:
+        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", cluster.ports[0])
+        await asyncio.gather(copy(reader, to_broker), copy(from_broker, writer))
+
+    server = await asyncio.start_server(forwarding, "127.0.0.1", 0, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        trusting = ssl.create_default_context(cafile=certificate)
+        connection = await KafkaConnection.open("127.0.0.1", port, Security(tls=trusting))
+        await connection.close()
+        with pytest.raises(SourceAway, match="certificate verify failed"):
+            await KafkaConnection.open(
+                "127.0.0.1", port, Security(tls=ssl.create_default_context())
+            )
+
+
+async def test_a_user_is_authenticated_and_a_refusal_names_no_password() -> None:
+    server = await asyncio.start_server(authenticating, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+
+    def security(mechanism: str, password: str) -> Security:
+        return Security(mechanism=mechanism, user="shop", password=password)
+
+    async with server:
+        right = await KafkaConnection.open("127.0.0.1", port, security("PLAIN", "right"))
+        await right.close()
+        with pytest.raises(SourceAway, match="refuses user 'shop'") as caught:
+            await KafkaConnection.open("127.0.0.1", port, security("PLAIN", "wr0ng"))
+        assert "wr0ng" not in str(caught.value)
+        with pytest.raises(SourceAway, match="does not take SASL mechanism SCRAM-SHA-256"):
+            await KafkaConnection.open("127.0.0.1", port, security("SCRAM-SHA-256", "right"))
+
+
+@pytest.mark.parametrize(
+    ("options", "user", "text"),
+    [
+        ({}, "", "group"),
+        ({"group": "g", "auto_offset_reset": "none"}, "", "auto_offset_reset"),
+        ({"group": "g", "ca_file": "ca.pem"}, "", "need security_protocol SSL"),
+        ({"group": "g", "brokers": [":9092"]}, "", "expected HOST:PORT"),
+        ({"group": "g", "brokers": ["cache:port"]}, "", "brokers"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(options, user, text) -> None:
+    table = SourceTable(kind="kafka", url=f"kafka://{user}cache:9092", options=options)
+    with pytest.raises(ConfigError, match=text):
+        check({"shop": table})
+
+
+@pytest.mark.parametrize(
+    ("options", "user", "text"),
+    [
+        ({"security_protocol": "SASL_SSL"}, "", "needs a user in url and secret_file"),
+        ({}, "shop@", "takes no user"),
+        ({"security_protocol": "SSL", "ca_file": "/no/such.pem"}, "", "ca_file"),
+    ],
+)
+def test_a_user_or_a_file_that_is_missing_is_a_fault(options, user, text) -> None:
+    options = {"group": "workers", **options}
+    table = SourceTable(kind="kafka", url=f"kafka://{user}cache:9092", options=options)
+    with pytest.raises(ConfigError, match=text):
+        open_source("shop", table)
