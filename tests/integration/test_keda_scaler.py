@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -30,6 +32,7 @@ from penstock.decider.scaler.servicer import Servicer
 from penstock.events.envelope import encode
 from penstock.events.scaling import Reason, ScalingDecisionMade
 from penstock.events.subjects import Subjects
+from penstock.runtime import children
 from penstock.runtime.paths import free_port
 
 BUSY = {"arrival_per_second": 5.0}  # 10 workers by hybrid
@@ -282,6 +285,32 @@ async def one_more_is_refused(keda: Keda) -> bool:
     finally:
         stream.cancel()
     return False
+
+
+# --- as a process -------------
+async def test_the_process_reloads_its_settings_and_ends_in_order(settings, tmp_path) -> None:
+    site = Site("nats", settings)
+    await site.open()
+    file = tmp_path / "penstock.toml"
+    text = f'prefix = "{site.settings.prefix}"\nnats.url = "{site.settings.nats.url}"\n'
+    text += "decider.repeat_seconds = 0.0\n[pools.emails]\nadvisor = true\n"
+    file.write_text(f"{text}[scaler]\nport = {site.port}\n")
+    argv = [sys.executable, "-m", "penstock.cli.main", "scaler", "--config", str(file)]
+    child = children.start(argv, name="scaler", log=tmp_path / "scaler.log")
+    site.processes.append(child)
+    try:
+        await site.start()
+        await site.measure(**BUSY)
+        async with Keda(f"127.0.0.1:{site.port}") as keda:
+            await answered(keda.pods, 10)
+        moved = free_port()
+        file.write_text(f"{text}[scaler]\nport = {moved}\n")
+        child.signal(signal.SIGHUP)
+        async with Keda(f"127.0.0.1:{moved}") as keda:
+            await answered(keda.pods, 10)
+        assert await child.stop() == 0
+    finally:
+        await site.close()
 
 
 # --- who may call -------------

@@ -69,8 +69,13 @@ class Decisions:
         if is_new and len(self._newest) >= _MOST_POOLS + len(self._pools):
             return
         before = self._newest.get(made.pool)
-        # of two leaders the one with the higher token is right, whatever their clocks say
-        if before is None or (before.epoch, before.at) <= (made.epoch, made.at):
+        # of two leaders the one with the higher token is right; after a while the one that speaks,
+        # as tokens begin anew with the broker's streams
+        if (
+            before is None
+            or (before.epoch, before.at) <= (made.epoch, made.at)
+            or self._age_seconds(before) > self._stale_seconds
+        ):
             self._newest[made.pool] = made
             for event in self._waiting.get(made.pool, ()):
                 event.set()
@@ -99,7 +104,7 @@ class Decisions:
         made = self._newest.get(pool)
         if made is None:
             raise NoDemand(f"no decision on pool {pool!r} yet; does a decider run?")
-        age = self._bus.now() - made.at.timestamp()
+        age = self._age_seconds(made)
         if age > self._stale_seconds:
             raise NoDemand(
                 f"the last decision on pool {pool!r} is {age:.0f} s old (more than "
@@ -110,6 +115,9 @@ class Decisions:
             why = made.reasons[0].text if made.reasons else "it has no reasons"
             raise NoDemand(f"the last decision on pool {pool!r} is no answer: {why}")
         return workers
+
+    def _age_seconds(self, made: ScalingDecisionMade) -> float:
+        return self._bus.now() - made.at.timestamp()
 
     @contextmanager
     def watched(self, pool: str) -> Iterator[asyncio.Event]:
