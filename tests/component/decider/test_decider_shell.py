@@ -53,6 +53,38 @@ def test_rounds_follow_the_regular_measurements():
     assert rhythm.due(POOLS, 0.76) == ALL
 
 
+def test_many_pools_are_decided_in_slices_and_requested_ones_in_between():
+    pools = tuple(f"pool-{number}" for number in range(10))
+    rhythm = Rhythm(slice_pools=4)
+    assert rhythm.due(pools, 0.0) == frozenset(pools)  # the first round is over all at a time
+    slices = [rhythm.due(pools, 1.0)]
+    rhythm.request("pool-9", 1.01)
+    rhythm.request("pool-0", 1.01)
+    assert rhythm.wait_seconds(1.11) == 0
+    assert rhythm.due(pools, 1.11) == {"pool-0", "pool-9"}
+    rhythm.request("pool-1", 1.2)
+    slices.append(rhythm.due(pools, 1.2))  # in turns, whatever is requested
+    assert rhythm.due(pools, 1.3) == {"pool-1"}
+    slices.append(rhythm.due(pools, 1.4))
+    assert [len(pools) for pools in slices] == [4, 4, 2]
+    assert frozenset().union(*slices) == frozenset(pools)
+    assert rhythm.due(pools, 1.5) == NOBODY
+    assert rhythm.wait_seconds(1.5) == 0.5
+
+
+def test_a_shortage_is_settled_by_a_round_over_all_pools_at_a_time():
+    pools = tuple(f"pool-{number}" for number in range(10))
+    rhythm = Rhythm(slice_pools=4, whole_seconds=60)
+    rhythm.due(pools, 0.0)
+    assert len(rhythm.due(pools, 1.0)) == 4
+    rhythm.request_whole()
+    assert [len(rhythm.due(pools, 1.1)), len(rhythm.due(pools, 1.2))] == [4, 2]
+    assert rhythm.due(pools, 2.0) == frozenset(pools)
+    assert len(rhythm.due(pools, 3.0)) == 4
+    assert [len(rhythm.due(pools, 3.1)), len(rhythm.due(pools, 3.2))] == [4, 2]
+    assert rhythm.due(pools, 62.0) == frozenset(pools)  # now and then without a shortage
+
+
 def test_the_brokers_clock_is_learnt():
     clock = BrokerClock(wall=lambda: 5000.0, monotonic=lambda: 100.0)
     assert clock.now() == 5000.0

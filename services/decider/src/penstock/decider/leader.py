@@ -160,6 +160,8 @@ class Leader:
         if not self._term.held:
             return
         self._state = outcome.state
+        if outcome.short:
+            setting.rhythm.request_whole()
         # a replay of the stream would use snapshots that this round did not have
         if not setting.intake.complete:
             self._recorder.start_anew()

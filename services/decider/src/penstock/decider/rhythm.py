@@ -4,21 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+SLICE_POOLS = 250
+"""Pools decided at a time where there are more: some 25 ms, for which a requested pool waits."""
+WHOLE_SECONDS = 120.0
+"""Between two rounds over all pools at a time, which count the hosts that are needed."""
+
 
 class Rhythm:
     """Times are seconds of any one clock.
 
+    Many pools are decided a slice at a time, and requested pools between two slices. Only a round
+    over all of them at a time takes from one pool to give to another: it is made where it is
+    requested, and now and then.
+
     Args:
         period_seconds: between two rounds over all pools.
         least_seconds: between two decisions of one pool.
+        slice_pools: decided at a time.
+        whole_seconds: between two rounds that are not sliced.
     """
 
-    def __init__(self, period_seconds: float = 1.0, least_seconds: float = 0.1) -> None:
+    def __init__(
+        self,
+        period_seconds: float = 1.0,
+        least_seconds: float = 0.1,
+        slice_pools: int = SLICE_POOLS,
+        whole_seconds: float = WHOLE_SECONDS,
+    ) -> None:
         self._period, self._least = period_seconds, least_seconds
-        self._all_at = float("-inf")
+        self._slice, self._whole_every = slice_pools, whole_seconds
+        self._all_at = self._whole_at = float("-inf")
         self._next_all = float("-inf")
         self._decided: dict[str, float] = {}
         self._requested: dict[str, float] = {}
+        self._left: list[str] = []
+        self._whole_requested = self._served = False
 
     def request(self, pool: str, now: float) -> None:
         """Requests a decision of one pool at once."""
@@ -29,6 +49,10 @@ class Rhythm:
         """Requests a decision of all pools at once."""
         self._next_all = min(self._next_all, max(now, self._all_at + self._least))
 
+    def request_whole(self) -> None:
+        """Requests that the next round over all pools is not sliced: there is a shortage."""
+        self._whole_requested = True
+
     def follow(self, now: float) -> None:
         """Notes a regular measurement: the next round over all pools follows right behind it."""
         # a round that has just been made has used most of this measurement already
@@ -37,16 +61,41 @@ class Rhythm:
 
     def due(self, pools: Collection[str], now: float) -> frozenset[str]:
         """The pools to decide now; they count as decided."""
-        if now >= self._next_all:
+        if now >= self._next_all and not self._left:
             self._all_at, self._next_all = now, now + self._period
-            self._requested.clear()
-            self._decided.clear()
-            return frozenset(pools)
-        due = frozenset(pool for pool, at in self._requested.items() if at <= now)
+            if self._is_whole(pools, now):
+                self._whole_at, self._whole_requested = now, False
+                self._requested.clear()
+                self._decided.clear()
+                return frozenset(pools)
+            self._left = list(pools)[::-1]
+        # in turns with the slices: requests without end must not keep all other pools waiting
+        turn_of_slice = bool(self._left) and self._served
+        due = frozenset[str]() if turn_of_slice else self._take_requested(now)
+        self._served = bool(due)
+        return (due or self._take_slice(now)).intersection(pools)
+
+    def wait_seconds(self, now: float) -> float:
+        if self._left:
+            return 0.0
+        return max(min([self._next_all, *self._requested.values()]) - now, 0.0)
+
+    def _is_whole(self, pools: Collection[str], now: float) -> bool:
+        small = len(pools) <= self._slice
+        return small or self._whole_requested or now - self._whole_at >= self._whole_every
+
+    def _take_requested(self, now: float) -> frozenset[str]:
+        """The first that were requested, no more than a slice."""
+        due = [pool for pool, at in self._requested.items() if at <= now][: self._slice]
         for pool in due:
             del self._requested[pool]
             self._decided[pool] = now
-        return due.intersection(pools)
+        return frozenset(due)
 
-    def wait_seconds(self, now: float) -> float:
-        return max(min([self._next_all, *self._requested.values()]) - now, 0.0)
+    def _take_slice(self, now: float) -> frozenset[str]:
+        due = self._left[-self._slice :]
+        del self._left[-self._slice :]
+        for pool in due:
+            self._requested.pop(pool, None)
+            self._decided[pool] = now
+        return frozenset(due)

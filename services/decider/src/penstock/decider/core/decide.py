@@ -26,6 +26,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         plans: the full plan of every host, workers by pool.
         notices: events beside the decisions.
         repeat: hosts that have not begun their last command: it is to be sent again.
+        short: a pool got fewer workers than it asked for, or a host carries more than it can: only
+            a round over all pools takes from one to give to another.
     """
 
     state: State
@@ -33,6 +35,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     plans: dict[str, dict[str, int]]
     notices: tuple[Notice, ...]
     repeat: frozenset[str] = frozenset()
+    short: bool = False
 
 
 def decide(state: State, inputs: Inputs, now: float) -> Outcome:
@@ -76,13 +79,14 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
         notices += own_notices
     after, advice_notices = _advised(_with(state, decisions), context, claims, shares)
     notices += advice_notices
-    state, repeat = _commanded(begin, after, hosts, inputs, now)
+    state, repeat = _commanded(begin, after, [pool.name for pool in due], hosts, inputs, now)
     return Outcome(
         state=state,
         repeat=repeat,
         decisions=tuple(decisions),
         plans=plans(state, state.joined | hosts.fresh | hosts.lost),
         notices=tuple(notices),
+        short=_is_short(claims, shares, context),
     )
 
 
@@ -175,14 +179,19 @@ def _begun(
 
 
 def _commanded(
-    before: State, after: State, hosts: HostLiveness, inputs: Inputs, now: float
+    before: State,
+    after: State,
+    decided: Sequence[str],
+    hosts: HostLiveness,
+    inputs: Inputs,
+    now: float,
 ) -> tuple[State, frozenset[str]]:
     """The state with what hosts are commanded, and those whose command is sent again."""
     alive = hosts.fresh | hosts.unresponsive | hosts.paused
     repeated = pending.repeated(after.pending, alive, inputs.rules, now)
     if repeated:
         after = msgspec.structs.replace(after, pending={**after.pending, **repeated})
-    return pending.add_commands(before, after, inputs, now), frozenset(repeated)
+    return pending.add_commands(before, after, decided, inputs, now), frozenset(repeated)
 
 
 def _movable(pool: Pool, remembered: PoolState, context: RoundContext) -> bool:
@@ -206,6 +215,15 @@ def _shares(claims: list[Claim], context: RoundContext) -> dict[str, dict[str, i
         left = headroom.host_capacities(context.hosts, placed, context.inputs, names, context.needs)
         shares |= placement.allocate(advised, left, style, all_pools=all_pools)
     return shares
+
+
+def _is_short(
+    claims: list[Claim], shares: Mapping[str, Mapping[str, int]], context: RoundContext
+) -> bool:
+    if any(capacity.crowded for capacity in context.capacities.values()):
+        return True
+    acting = (claim for claim in claims if not claim.profile.advisor)
+    return any(sum(shares[claim.pool].values()) < claim.workers for claim in acting)
 
 
 def _advised(

@@ -154,8 +154,9 @@ def placements(commands: Mapping[str, WorkersScaled]) -> dict[str, dict[str, int
 def plans(state: State, hosts: Iterable[str]) -> dict[str, dict[str, int]]:
     """The other way round: the full plan of each host, also of those that get nothing."""
     by_host: dict[str, dict[str, int]] = {host: {} for host in hosts}
-    for pool, remembered in state.pools.items():
-        for host, workers in remembered.placement.items():
+    placed = [(pool, known.placement) for pool, known in state.pools.items() if known.placement]
+    for pool, placement in placed:
+        for host, workers in placement.items():
             by_host.setdefault(host, {})[pool] = workers
     return by_host
 

@@ -143,6 +143,10 @@ class Load:
         self.memory_bytes += need.memory_bytes * count
         self.workers += count
 
+    def exceeds(self, limit: Budget) -> bool:
+        """By memory or count; cores never end workers."""
+        return self.workers > limit.workers or self.memory_bytes > limit.memory_bytes * (1 + _SLACK)
+
 
 class HostCapacity(Load):
     """A host while workers are being placed on it.
@@ -152,14 +156,18 @@ class HostCapacity(Load):
         limit: the bound for all workers on it.
         accepts: takes workers it did not have.
         keeps: goes on with those it has.
+        crowded: what it was planned to carry before the round is more than that bound.
     """
 
-    __slots__ = ("accepts", "host", "keeps", "limit")
+    __slots__ = ("accepts", "crowded", "host", "keeps", "limit")
 
-    def __init__(self, host: str, limit: Budget, *, accepts: bool, keeps: bool) -> None:
+    def __init__(
+        self, host: str, limit: Budget, *, accepts: bool, keeps: bool, crowded: bool = False
+    ) -> None:
         self.cpu_cores = self.memory_bytes = 0.0
         self.workers = 0
         self.host, self.limit, self.accepts, self.keeps = host, limit, accepts, keeps
+        self.crowded = crowded
 
     def hold(self, load: Load) -> None:
         """Starts from the load that stays whatever is placed now."""
@@ -192,10 +200,8 @@ class HostCapacity(Load):
 
     @property
     def overfull(self) -> bool:
-        """By memory or count; cores never end workers."""
-        return self.workers > self.limit.workers or self.memory_bytes > self.limit.memory_bytes * (
-            1 + _SLACK
-        )
+        """See `exceeds`."""
+        return self.exceeds(self.limit)
 
     @property
     def full_share(self) -> float:

@@ -42,7 +42,10 @@ class Needs:
         self._most_kept = max([kept for _, kept in limits], default=inf)
 
     def of(self, pool: Pool, remembered: PoolState) -> Need:
-        return self._configured(pool) if self.is_trial(pool, remembered) else self.measured(pool)
+        measured = self.measured(pool)
+        if measured.memory_bytes <= self._most_started:  # as nearly always; no more than is kept
+            return measured
+        return self._configured(pool) if self.is_trial(pool, remembered) else measured
 
     def is_trial(self, pool: Pool, remembered: PoolState) -> bool:
         """Whether its measured need fits nowhere, and its configured need is less."""
@@ -56,7 +59,8 @@ class Needs:
         if need is None:
             measurement = self._inputs.measured_pools.get(pool.name)
             snapshot = measurement.snapshot if measurement else None
-            need = self._measured[pool.name] = worker_need(snapshot, pool.profile, self._hosts())
+            hosts = self._hosts() if pool.profile.jobs_memory_bytes else ()
+            need = self._measured[pool.name] = worker_need(snapshot, pool.profile, hosts)
         return need
 
     def _configured(self, pool: Pool) -> Need:
@@ -93,6 +97,7 @@ def host_capacities(
             limit,
             accepts=host in hosts.fresh,
             keeps=host not in hosts.drained and (not draining or not hosts.fresh),
+            crowded=load.exceeds(limit),
         )
         if host in held:
             capacities[host].hold(held[host])
@@ -199,9 +204,8 @@ def _loads(
     and of that,    what belongs to pools that are not placed now."""
     planned: dict[str, Load] = defaultdict(Load)
     held: dict[str, Load] = defaultdict(Load)
-    for name, remembered in state.pools.items():
-        if not remembered.placement:
-            continue
+    placed = [(name, known) for name, known in state.pools.items() if known.placement]
+    for name, remembered in placed:
         need = needs.of(inputs.pools[name], remembered)
         stays = name not in moving
         for host, count in remembered.placement.items():

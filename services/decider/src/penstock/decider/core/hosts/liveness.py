@@ -73,10 +73,7 @@ def assess(state: State, inputs: Inputs, now: float) -> tuple[HostLiveness, Stat
 
 def _placed(state: State) -> set[str]:
     """Hosts that any pool is on."""
-    hosts: set[str] = set()
-    for pool in state.pools.values():
-        hosts.update(pool.placement)
-    return hosts
+    return set().union(*[pool.placement for pool in state.pools.values() if pool.placement])
 
 
 def _without_obeyed(state: State, inputs: Inputs) -> State:

@@ -96,11 +96,21 @@ def welcome(state: State, fresh: Collection[str], inputs: Inputs, now: float) ->
     return replace(state, pending={**state.pending, **new}) if new else state
 
 
-def add_commands(before: State, after: State, inputs: Inputs, now: float) -> State:
-    """The state with what hosts are commanded now; earlier commands that are not begun count on."""
+def add_commands(
+    before: State, after: State, pools: Iterable[str], inputs: Inputs, now: float
+) -> State:
+    """The state with what hosts are commanded now; earlier commands that are not begun count on.
+
+    Args:
+        before: the state before the round.
+        after: the state after it.
+        pools: those decided in the round: no other changes its placement.
+        inputs: of the round.
+        now: POSIX seconds.
+    """
     new = {
         host: _command(host, before, inputs, now, joined=False)
-        for host in sorted(_changed(before, after))
+        for host in sorted(_changed(before, after, pools))
         if host in after.joined and host not in after.pending
     }
     return replace(after, pending={**after.pending, **new}) if new else after
@@ -123,11 +133,11 @@ def _command(
     )
 
 
-def _changed(before: State, after: State) -> set[str]:
+def _changed(before: State, after: State, pools: Iterable[str]) -> set[str]:
     hosts: set[str] = set()
-    for name, now in after.pools.items():
-        old = before.pools.get(name)
-        if old is None or old.placement is now.placement or old.placement == now.placement:
+    for name in pools:
+        old, now = before.pools[name], after.pools[name]
+        if old.placement is now.placement or old.placement == now.placement:
             continue
         hosts.update(_differing(old.placement, now.placement))
     return hosts
