@@ -23,6 +23,7 @@ BUILTIN: Mapping[str, str] = {
     "command": "penstock.metrics.sources.command",
     "http": "penstock.metrics.sources.http",
     "prometheus": "penstock.metrics.sources.prometheus",
+    "rabbitmq": "penstock.metrics.sources.rabbitmq",
     "redis-stream": "penstock.metrics.sources.redis_streams",
     "rq": "penstock.metrics.sources.rq",
     "sql": "penstock.metrics.sources.sql",
@@ -53,11 +54,19 @@ def faults(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
         except ConfigError as error:
             yield str(error)
             continue
-        if kind_of(name, table).counts_arrivals(options):
+        kind = kind_of(name, table)
+        only_waiting = kind.reports_only_waiting(table.url)
+        if kind.counts_arrivals(options) and not only_waiting:
             continue
         for pool in configured.values():
             by_arrivals = pool.source == name and pool.profile.strategy == "deadline"
-            if by_arrivals and not pool.runtime_seconds:
+            if by_arrivals and only_waiting:
+                yield (
+                    f"pools.{pool.name}: strategy 'deadline' needs the rate of arrivals, and "
+                    f"sources.{name} reports at this url only what waits: use a url that reports "
+                    "more (of RabbitMQ, the management API), or strategy = 'backlog_only'"
+                )
+            elif by_arrivals and not pool.runtime_seconds:
                 yield (
                     f"pools.{pool.name}: strategy 'deadline' needs the rate of arrivals, of which "
                     f"sources.{name} knows only a lower bound: set runtime_seconds, or let the "

@@ -76,6 +76,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         options: type of ``options``; its unknown fields should be forbidden.
         counts_arrivals: whether a source with these options reports what came or what ended; else
             arrivals follow only from ``runtime_seconds``.
+        reports_only_waiting: whether a source at this ``url`` reports nothing but what waits: then
+            arrivals do not even follow from ``runtime_seconds``.
     """
 
     open: Callable[[SourceSettings], QueueSource]
@@ -83,3 +85,4 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     runs_command: bool = False
     options: type[msgspec.Struct] = NoOptions
     counts_arrivals: Callable[[Any], bool] = lambda options: True
+    reports_only_waiting: Callable[[str], bool] = lambda url: False
