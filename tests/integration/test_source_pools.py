@@ -143,3 +143,21 @@ def test_patterns_of_a_kind_that_lists_no_queues_are_refused(figures, source, re
     reasons = [remark.text for remark in remarks if remark.rule == "bad-source"]
     assert bool(reasons) is refused
     assert not refused or "found the pattern 'mail-*'" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "pool", "refused"),
+    [
+        ("amqp://shop", {"runtime_seconds": 2.5}, True),
+        ("amqp://shop", {"strategy": "backlog_only"}, False),
+        ("http://shop:15672", {}, False),
+    ],
+)
+def test_deadline_is_refused_where_only_what_waits_is_reported(figures, url, pool, refused) -> None:
+    tables = figures.tables(**pool)
+    tables["sources"]["shop"] = {"kind": "rabbitmq", "url": url}
+    settings = check(tables)
+    remarks = judge(settings, pools(settings), no_import=True)
+    reasons = [remark.text for remark in remarks if remark.rule == "bad-source"]
+    assert bool(reasons) is refused
+    assert not refused or "the management API" in reasons[0]

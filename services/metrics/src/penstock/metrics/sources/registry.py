@@ -30,6 +30,7 @@ BUILTIN: Mapping[str, str] = {
     "pgmq": "penstock.metrics.sources.pgmq",
     "procrastinate": "penstock.metrics.sources.sql_jobs:PROCRASTINATE",
     "prometheus": "penstock.metrics.sources.prometheus",
+    "rabbitmq": "penstock.metrics.sources.rabbitmq",
     "redis-stream": "penstock.metrics.sources.redis_streams",
     "river": "penstock.metrics.sources.sql_jobs:RIVER",
     "rq": "penstock.metrics.sources.rq",
@@ -67,11 +68,18 @@ def faults(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
         kind = kind_of(name, table)
         if not kind.lists_queues(options):
             yield from _pattern_faults(name, table, configured)
-        if kind.counts_arrivals(options):
+        only_waiting = kind.reports_only_waiting(table.url)
+        if kind.counts_arrivals(options) and not only_waiting:
             continue
         for pool in configured.values():
             by_arrivals = pool.source == name and pool.profile.strategy == "deadline"
-            if by_arrivals and not pool.runtime_seconds:
+            if by_arrivals and only_waiting:
+                yield (
+                    f"pools.{pool.name}: strategy 'deadline' needs the rate of arrivals, and "
+                    f"sources.{name} reports at this url only what waits: use a url that reports "
+                    "more (of RabbitMQ, the management API), or strategy = 'backlog_only'"
+                )
+            elif by_arrivals and not pool.runtime_seconds:
                 yield (
                     f"pools.{pool.name}: strategy 'deadline' needs the rate of arrivals, of which "
                     f"sources.{name} knows only a lower bound: set runtime_seconds, or let the "

@@ -42,18 +42,30 @@ class Requests:
             SourceAway: the server is not reached, answers with another status than 200, with too
                 much or too slowly.
         """
+        body = await self.find(target, absent_status=None)
+        assert body is not None
+        return body
+
+    async def find(self, target: str, absent_status: int | None = 404) -> bytes | None:
+        """As `get`; None where the server answers that there is nothing at the target.
+
+        Args:
+            absent_status: of such an answer.
+        """
         # A cancelled look leaves the thread with its request, which ends by its own deadline; the
         # next look waits for it, so that there is one connection.
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._get, target)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._get, target, absent_status
+        )
 
     async def close(self) -> None:
         """Closes the connection; at once, or when the request that runs has timed out."""
         self._thread.submit(self._drop)
 
-    def _get(self, target: str) -> bytes:
+    def _get(self, target: str, absent_status: int | None) -> bytes | None:
         deadline = time.monotonic() + self._timeout_seconds
         try:
-            return self._ask(target, deadline)
+            return self._ask(target, deadline, absent_status)
         except SourceAway:
             self._drop()
             raise
@@ -61,14 +73,14 @@ class Requests:
             self._drop()
             raise SourceAway(f"{self._host} {self._fault(error)}") from error
 
-    def _ask(self, target: str, deadline: float) -> bytes:
+    def _ask(self, target: str, deadline: float, absent_status: int | None) -> bytes | None:
         try:
             response = self._answer(target, deadline)
         except (ConnectionError, HTTPException):
             # A server may close a connection that was idle: once more on a new one.
             self._drop()
             response = self._answer(target, deadline)
-        if response.status != 200:
+        if response.status not in (200, absent_status):
             hint = ", which is not followed" if 300 <= response.status < 400 else ""
             raise SourceAway(f"{self._host} answered with status {response.status}{hint}")
         parts, size = [], 0
@@ -78,7 +90,7 @@ class Requests:
             if size > _MOST_BYTES:
                 raise SourceAway(f"{self._host} answered with more than {_MOST_BYTES} bytes")
         response.close()  # read to its end: the connection can be used again
-        return b"".join(parts)
+        return b"".join(parts) if response.status == 200 else None
 
     def _answer(self, target: str, deadline: float) -> HTTPResponse:
         connection = self._connection = self._connection or self._connect()

@@ -118,6 +118,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         lists_queues: whether a source with these options is a `ListsQueues`, so that its pools may
             have patterns of queues.
         takes_secret: whether ``secret_file`` may be set.
+        reports_only_waiting: whether a source at this ``url`` reports nothing but what waits: then
+            arrivals do not even follow from ``runtime_seconds``.
     """
 
     open: Callable[[SourceSettings], QueueSource]
@@ -127,3 +129,4 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     counts_arrivals: Callable[[Any], bool] = lambda options: True
     lists_queues: Callable[[Any], bool] = lambda options: False
     takes_secret: bool = True
+    reports_only_waiting: Callable[[str], bool] = lambda url: False

@@ -1,0 +1,109 @@
+"""Kind ``rabbitmq``: queues of RabbitMQ, over AMQP or by the management API.
+
+The scheme of the address chooses. AMQP (``amqp://``) reports at once how many messages wait, and
+nothing else; the management API (``http://``) reports what is in work, too, and counts what came
+and ended, some seconds late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from penstock.config.extras import needed
+from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.sources.rabbitmq_management import ManagementSource, RabbitOptions, login
+from penstock.metrics.sources.source import Kind, QueueSource, SourceAway, SourceSettings
+
+if TYPE_CHECKING:
+    from aio_pika.abc import AbstractChannel, AbstractConnection
+
+_AMQP_SCHEMES = ("amqp", "amqps")
+
+
+class AmqpSource:
+    """One passive declaration for each queue, over one channel of one connection."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        with needed("rabbitmq", f"sources.{settings.name}: amqp://", "penstock-metrics"):
+            import aio_pika  # noqa: PLC0415 - an extra
+        self._pika = aio_pika
+        self._settings = settings
+        for library in ("aio_pika", "aiormq"):
+            # They log each failed connection as an error; the looker logs a fault once.
+            logging.getLogger(library).setLevel(logging.CRITICAL)
+        self._connecting: asyncio.Task[AbstractConnection] | None = None
+        self._channel: AbstractChannel | None = None
+
+    async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
+        try:
+            self._connecting = self._connecting or asyncio.ensure_future(self._connect())
+            connection = await asyncio.shield(self._connecting)
+            return {queue: await self._look(connection, queue) for queue in queues}
+        except (self._pika.exceptions.AMQPError, OSError) as error:
+            raise SourceAway(self._text(error)) from error
+
+    async def close(self) -> None:
+        connecting, self._connecting, self._channel = self._connecting, None, None
+        if connecting is None:
+            return
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        if not connecting.cancelled() and connecting.exception() is None:
+            with suppress(self._pika.exceptions.AMQPError, OSError):
+                await connecting.result().close()
+
+    async def _look(self, connection: AbstractConnection, queue: str) -> SourceLook | SourceFault:
+        if self._channel is None:
+            self._channel = await connection.channel(publisher_confirms=False)
+        try:
+            declared = await self._channel.declare_queue(queue, passive=True)
+        except self._pika.exceptions.ChannelClosed as error:
+            # The server ends the channel over one queue; the others need another one.
+            self._channel = None
+            if connection.is_closed:
+                raise
+            return SourceFault(self._text(error))
+        except ValueError:  # of pamqp, which takes fewer characters than RabbitMQ does
+            return SourceFault(f"the AMQP client refuses the name {queue[:100]!r}")
+        return SourceLook(waiting=declared.declaration_result.message_count or 0)
+
+    async def _connect(self) -> AbstractConnection:
+        settings = self._settings
+        address = urlsplit(settings.url)
+        user, password = login(settings)
+        is_tls = address.scheme == "amqps"
+        return await self._pika.connect(
+            host=address.hostname or "localhost",
+            port=address.port or (5671 if is_tls else 5672),
+            login=user,
+            password=password,
+            virtualhost=settings.options.vhost or unquote(address.path.removeprefix("/")) or "/",
+            ssl=is_tls,
+            timeout=settings.timeout_seconds,
+            client_properties={"connection_name": "penstock-metrics"},
+        )
+
+    def _text(self, error: Exception) -> str:
+        text, secret = str(error)[:300] or type(error).__name__, self._settings.secret
+        return text.replace(secret, "***") if secret else text
+
+
+def _open(settings: SourceSettings) -> QueueSource:
+    return AmqpSource(settings) if _is_amqp(settings.url) else ManagementSource(settings)
+
+
+def _is_amqp(url: str) -> bool:
+    return urlsplit(url).scheme in _AMQP_SCHEMES
+
+
+KIND = Kind(
+    open=_open,
+    schemes=(*_AMQP_SCHEMES, "http", "https"),
+    options=RabbitOptions,
+    reports_only_waiting=_is_amqp,
+)

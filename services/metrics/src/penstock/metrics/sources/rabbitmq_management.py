@@ -1,0 +1,141 @@
+"""RabbitMQ by its management API: what waits, what is in work, and counters of both.
+
+The server collects these figures every five seconds (``collect_statistics_interval``), those of
+quorum queues by a tick of their own, and shows nothing of a new queue before that.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from penstock.metrics.core.sources.growing import Counts, GrowingCounts
+from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.sources.requests import Requests
+from penstock.metrics.sources.source import SourceAway, SourceSettings
+
+_COLUMNS = (
+    "messages_ready", "messages_unacknowledged", "head_message_timestamp", "state", "type",
+    "message_stats.publish", "message_stats.ack", "message_stats.deliver_no_ack",
+    "message_stats.get_no_ack",
+)  # fmt: skip
+"""Without them the answer has a part for each consumer and channel."""
+_NOT_SERVED = frozenset({"crashed", "down", "minority", "stopped", "terminated"})
+"""States in which the figures are those of a time before."""
+
+
+class RabbitOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the address does not say.
+
+    Attributes:
+        vhost: that holds the queues; empty: of the path of an ``amqp`` address, else ``/``.
+        statistics_seconds: ``collect_statistics_interval`` of the server, in seconds.
+    """
+
+    vhost: Annotated[str, Meta(max_length=200)] = ""
+    statistics_seconds: Annotated[float, Meta(ge=0.1, le=300)] = 5.0
+
+
+class _Stats(msgspec.Struct, frozen=True):
+    publish: int = 0
+    ack: int = 0
+    deliver_no_ack: int = 0
+    get_no_ack: int = 0
+
+
+class _Queue(msgspec.Struct, frozen=True):
+    messages_ready: int | None = None
+    messages_unacknowledged: int | None = None
+    head_message_timestamp: Any = None
+    state: str = ""
+    type: str = ""
+    message_stats: _Stats | None = None
+
+
+class ManagementSource:
+    """One request for each queue, over one connection."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        options: RabbitOptions = settings.options
+        self._vhost = options.vhost or "/"
+        path = urlsplit(settings.url).path.rstrip("/")
+        self._path = f"{path}/api/queues/{quote(self._vhost, safe='')}"
+        self._behind_seconds = options.statistics_seconds / 2  # on average
+        basic = b64encode(":".join(login(settings)).encode()).decode()
+        self._requests = Requests(msgspec.structs.replace(settings, secret=f"Basic {basic}"))
+        self._decoder = msgspec.json.Decoder(_Queue)
+        self._counts: dict[str, GrowingCounts] = {}
+
+    async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
+        return {queue: await self._look(queue) for queue in queues}
+
+    async def close(self) -> None:
+        for counts in self._counts.values():
+            counts.begin_anew()  # a server that was away may have counted from zero again
+        await self._requests.close()
+
+    async def _look(self, name: str) -> SourceLook | SourceFault:
+        counts = self._counts.setdefault(name, GrowingCounts())
+        columns = ",".join(_COLUMNS)
+        body = await self._requests.find(f"{self._path}/{quote(name, safe='')}?columns={columns}")
+        if body is None:
+            counts.begin_anew()
+            return SourceFault(f"vhost {self._vhost!r} has no queue {name!r}")
+        try:
+            queue = self._decoder.decode(body)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise SourceAway(f"expected a queue of the management API: {error}") from error
+        if fault := _fault(name, queue):
+            counts.begin_anew()
+            return SourceFault(fault)
+        return self._figures(queue, counts)
+
+    def _figures(self, queue: _Queue, counts: GrowingCounts) -> SourceLook:
+        waiting, claimed = queue.messages_ready or 0, queue.messages_unacknowledged or 0
+        stats, arrived, ended = queue.message_stats, None, None
+        if stats is not None:
+            ended = stats.ack + stats.deliver_no_ack + stats.get_no_ack
+            arrived = counts.arrived(Counts(waiting + claimed, stats.publish, ended))
+        return SourceLook(
+            waiting=waiting,
+            claimed=claimed,
+            oldest_seconds=_oldest_seconds(queue, time.time()) if waiting else 0.0,
+            arrived=arrived,
+            ended=ended,
+            epoch=str(counts.epoch),
+            behind_seconds=self._behind_seconds,
+            exact=False,
+        )
+
+
+def login(settings: SourceSettings) -> tuple[str, str]:
+    """User and password; those of a new server where the settings name none."""
+    user = unquote(urlsplit(settings.url).username or "")
+    return (user or "guest", settings.secret) if user or settings.secret else ("guest", "guest")
+
+
+def _fault(name: str, queue: _Queue) -> str:
+    if queue.type == "stream":
+        return f"{name!r} is a stream, whose messages stay in it: its length is no backlog"
+    if queue.state in _NOT_SERVED:
+        return f"queue {name!r} is {queue.state}"
+    if queue.messages_ready is None or queue.messages_unacknowledged is None:
+        return f"the server has no figures of queue {name!r} yet"
+    return ""
+
+
+def _oldest_seconds(queue: _Queue, now: float) -> float | None:
+    """By the publisher's clock; None where it sent no time, or where it is not of one that waits.
+
+    The head of a queue is its oldest message, be it in work; only where none is, it waits.
+    """
+    came = queue.head_message_timestamp
+    if queue.messages_unacknowledged or type(came) is not int or not 0 < came <= now + 60:
+        return None
+    return max(now - came, 0.0)

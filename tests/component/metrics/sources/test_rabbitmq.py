@@ -1,0 +1,404 @@
+"""Kind `rabbitmq`, both ways, against a real server; the messages are Kombu's, as Celery's are."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.rabbitmq_server import RabbitServer, rabbitmq_server
+from tests.waiting import eventually
+
+from penstock.config.sources import SourceTable
+from penstock.metrics.sources import QueueSource, SourceAway, SourceFault, SourceLook
+from penstock.metrics.sources.registry import open_source
+from penstock.testing.sources import SourceContract
+
+kombu = pytest.importorskip("kombu")
+pytest.importorskip("aio_pika")
+
+_SHOWN_SECONDS = 30.0
+_numbers = count()
+QUORUM = {"x-queue-type": "quorum"}
+
+
+class RabbitQueue:
+    """A queue, its producer and its consumer."""
+
+    absent, knows_age, counts_claims = "none-such", False, False
+
+    def __init__(self, server: RabbitServer, arguments: dict[str, Any] | None = None) -> None:
+        self.server = server
+        # The server remembers the counters of a queue that was deleted, by its name.
+        self.queue = f"mail-{next(_numbers)}"
+        self._arguments = arguments or {}
+        self.taken: list[Any] = []
+        self.waiting = 0
+        self.connect()
+        self.declare()
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def open(self, **options: Any) -> QueueSource:
+        return open_source("shop", SourceTable(kind="rabbitmq", url=self.url, options=options))
+
+    def connect(self) -> None:
+        self.connection = kombu.Connection(self.server.url)
+        self.connection.connect()
+
+    def declare(self, name: str = "") -> Any:
+        queue = kombu.Queue(name or self.queue, durable=True, queue_arguments=self._arguments)
+        bound = queue(self.connection.default_channel)
+        bound.declare()
+        return bound
+
+    def publish(self, messages: int = 1, queue: str = "", **message: Any) -> None:
+        with self.connection.Producer() as producer:
+            for _ in range(messages):
+                producer.publish(
+                    "body", routing_key=queue or self.queue, delivery_mode=2, **message
+                )
+
+    async def shown(self) -> None:
+        """Waits for the server's own figures to be those of now."""
+
+    async def put(self, count: int) -> None:
+        self.publish(count)
+        self.waiting += count
+        await eventually(lambda: self.ready() == self.waiting, _SHOWN_SECONDS, "all are stored")
+        await self.shown()
+
+    def ready(self) -> int:
+        """By the server's own answer to its consumer."""
+        depth = self.declare().queue_declare(passive=True).message_count
+        assert isinstance(depth, int)
+        return depth
+
+    async def take(self, count: int) -> None:
+        queue = self.declare()
+        for _ in range(count):
+            message = queue.get(no_ack=False)
+            assert message is not None
+            self.taken.append(message)
+        self.waiting -= count
+        await self.shown()
+
+    async def end(self, count: int) -> None:
+        for _ in range(count):
+            self.taken.pop(0).ack()
+        await self.shown()
+
+    async def stop(self) -> None:
+        self.server.kill()
+
+    async def start(self) -> None:
+        self.server.start()
+        self.connect()
+        self.waiting = self.ready()
+        await self.shown()
+
+    def close(self) -> None:
+        self.declare().delete()
+        self.connection.release()
+
+    async def connections(self) -> int:
+        return self.server.connections(self.server.port) - 1  # its own
+
+
+class ManagedQueue(RabbitQueue):
+    """The same queue, by the management API, which is behind."""
+
+    counts_claims = True
+
+    @property
+    def url(self) -> str:
+        return self.server.management_url
+
+    async def shown(self) -> None:
+        def is_current() -> bool:
+            figures = self.server.queue(self.queue)
+            shown = figures.get("messages_ready"), figures.get("messages_unacknowledged")
+            return shown == (self.waiting, len(self.taken))
+
+        await eventually(is_current, _SHOWN_SECONDS, "the management API shows what there is")
+
+    async def connections(self) -> int:
+        return self.server.connections(self.server.management_port)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[RabbitServer]:
+    with rabbitmq_server(tmp_path_factory.mktemp("rabbitmq")) as server:
+        yield server
+
+
+@pytest.fixture
+async def amqp(server) -> AsyncIterator[RabbitQueue]:
+    queue = RabbitQueue(server)
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+async def managed(server) -> AsyncIterator[ManagedQueue]:
+    queue = ManagedQueue(server)
+    await queue.shown()
+    yield queue
+    queue.close()
+
+
+class TestAmqp(SourceContract):
+    @pytest.fixture
+    def system(self, amqp) -> RabbitQueue:
+        return amqp
+
+
+class TestManagement(SourceContract):
+    @pytest.fixture
+    def system(self, managed) -> ManagedQueue:
+        return managed
+
+
+@pytest.fixture(params=[RabbitQueue, ManagedQueue], ids=["amqp", "management"])
+async def system(request, server) -> AsyncIterator[RabbitQueue]:
+    queue = request.param(server)
+    await queue.shown()
+    yield queue
+    queue.close()
+
+
+@pytest.fixture(params=[RabbitQueue, ManagedQueue], ids=["amqp", "management"])
+async def quorum(request, server) -> AsyncIterator[RabbitQueue]:
+    queue = request.param(server, QUORUM)
+    await queue.shown()
+    yield queue
+    queue.close()
+
+
+async def look(source: QueueSource, system: RabbitQueue) -> SourceLook:
+    figures = (await source.look([system.queue]))[system.queue]
+    assert isinstance(figures, SourceLook), figures
+    return figures
+
+
+# --- both ways ----------------------------------------------------------------------------------
+async def test_a_quorum_queue_is_counted_like_any_other(quorum) -> None:
+    source = quorum.open()
+    await quorum.put(5)
+    await quorum.take(2)
+    figures = await look(source, quorum)
+    assert figures.waiting == 3
+    assert figures.claimed == (2 if quorum.counts_claims else None)
+    await quorum.end(2)
+    assert (await look(source, quorum)).waiting == 3
+    await source.close()
+
+
+async def test_the_depth_is_that_of_an_oracle_at_each_look(system) -> None:
+    source, chance = system.open(), random.Random(7)
+    for _ in range(12):
+        await system.put(chance.randint(0, 4))
+        await system.take(chance.randint(0, system.waiting))
+        await system.end(chance.randint(0, len(system.taken)))
+        figures = await look(source, system)
+        assert figures.waiting == system.waiting
+        assert figures.claimed in (None, len(system.taken))
+    await source.close()
+
+
+async def test_a_queue_that_is_deleted_is_a_fault_until_it_is_made_again(system) -> None:
+    source = system.open()
+    other = system.declare("other")
+    await system.put(2)
+    before = await look(source, system)
+    system.declare().delete()
+    looks = await source.look([system.queue, "other"])
+    assert isinstance(looks[system.queue], SourceFault)
+    assert "mail" in looks[system.queue].text
+    system.declare()
+    system.waiting = 0
+    await system.put(1)
+    after = await look(source, system)
+    assert after.waiting == 1
+    assert (before.epoch != after.epoch) is system.counts_claims
+    other.delete()
+    await source.close()
+
+
+async def test_a_thousand_looks_at_an_absent_queue_leave_one_connection(system) -> None:
+    source = system.open()
+    await system.put(1)
+    for _ in range(1_000):
+        looks = await source.look(["none-such", system.queue])
+        assert isinstance(looks["none-such"], SourceFault)
+    assert isinstance(looks[system.queue], SourceLook)
+    # One or none: the server closes a connection of HTTP after so many requests.
+    assert await system.connections() <= 1
+    await source.close()
+    async with asyncio.timeout(_SHOWN_SECONDS):
+        while await system.connections():  # noqa: ASYNC110 - the server signals nothing
+            await asyncio.sleep(0.01)
+
+
+async def test_the_password_is_that_of_the_file_and_is_never_shown(
+    system, server, tmp_path
+) -> None:
+    await system.put(1)
+    server.api("PUT", "/api/users/reader", {"password": "r:ght", "tags": "monitoring"})
+    server.api("PUT", "/api/permissions/%2F/reader", {"configure": "", "write": "", "read": ".*"})
+    secret = tmp_path / "secret"
+    for password in ("wr0ng", "r:ght"):
+        secret.write_text(password)
+        secret.chmod(0o600)
+        url = system.url.replace("://", "://reader@")
+        source = open_source("shop", SourceTable(kind="rabbitmq", url=url, secret_file=str(secret)))
+        if password == "r:ght":
+            assert (await look(source, system)).waiting == 1
+        else:
+            with pytest.raises(SourceAway) as caught:
+                await source.look([system.queue])
+            assert "wr0ng" not in str(caught.value)
+        await source.close()
+
+
+async def test_names_with_slashes_in_another_vhost_are_read(system, server) -> None:
+    server.api("PUT", "/api/vhosts/a%2Fb%20c", {})
+    server.api("PUT", "/api/permissions/a%2Fb%20c/guest", dict.fromkeys(
+        ("configure", "write", "read"), ".*"
+    ))  # fmt: skip
+    name = "mail/to day?é" if system.counts_claims else "mail/to day"
+    server.api("PUT", f"/api/queues/a%2Fb%20c/{quote(name, safe='')}", {"durable": True})
+    source = system.open(vhost="a/b c")
+
+    async def is_shown() -> bool:
+        return isinstance((await source.look([name]))[name], SourceLook)
+
+    await eventually(is_shown, _SHOWN_SECONDS)
+    looks = await source.look([system.queue, name])
+    assert isinstance(looks[system.queue], SourceFault), "it is in another vhost"
+    await source.close()
+    server.api("DELETE", "/api/vhosts/a%2Fb%20c")
+
+
+# --- AMQP ---------------------------------------------------------------------------------------
+async def test_a_name_that_the_client_refuses_is_a_fault_of_that_queue(amqp) -> None:
+    source = amqp.open()
+    looks = await source.look(["mail?é", amqp.queue])
+    assert looks["mail?é"] == SourceFault("the AMQP client refuses the name 'mail?é'")
+    assert isinstance(looks[amqp.queue], SourceLook)
+    await source.close()
+
+
+async def test_the_vhost_of_an_address_is_that_of_its_path(amqp, server) -> None:
+    await amqp.put(3)
+    for path in ("", "/", "/%2F"):
+        table = SourceTable(kind="rabbitmq", url=server.url.rstrip("/") + path)
+        source = open_source("shop", table)
+        assert (await look(source, amqp)).waiting == 3
+        await source.close()
+    source = open_source("shop", SourceTable(kind="rabbitmq", url=f"{server.url}none"))
+    with pytest.raises(SourceAway):
+        await source.look([amqp.queue])
+    await source.close()
+
+
+async def test_a_queue_of_another_connection_alone_is_a_fault(amqp) -> None:
+    own = kombu.Queue("own", exclusive=True)(amqp.connection.default_channel)
+    own.declare()
+    source = amqp.open()
+    looks = await source.look(["own", amqp.queue])
+    assert isinstance(looks["own"], SourceFault)
+    assert isinstance(looks[amqp.queue], SourceLook)
+    own.delete()
+    await source.close()
+
+
+# --- management ---------------------------------------------------------------------------------
+async def test_what_came_and_ended_is_counted_and_begins_anew_with_the_server(managed) -> None:
+    source = managed.open()
+    await managed.put(1)
+    await _counted(managed, publish=1)
+    first = await look(source, managed)
+    await managed.put(9)
+    await managed.take(6)
+    await managed.end(4)
+    await _counted(managed, publish=10, ack=4)
+    figures = await look(source, managed)
+    assert (figures.arrived, figures.ended) == ((first.arrived or 0) + 9, 4)
+    assert figures.epoch == first.epoch
+    assert figures.behind_seconds == 2.5
+
+    await managed.stop()
+    with pytest.raises(SourceAway):
+        await source.look([managed.queue])
+    await source.close()
+    managed.taken.clear()
+    await managed.start()
+    await managed.put(2)
+    await _counted(managed, publish=2)
+    after = await look(source, managed)
+    assert after.waiting == 8, "what was in work is back"
+    assert after.epoch != figures.epoch
+    await source.close()
+
+
+async def test_what_is_dead_lettered_into_a_queue_arrives_there(managed) -> None:
+    source = managed.open()
+    await managed.put(1)
+    await _counted(managed, publish=1)
+    first = await look(source, managed)
+    arguments = {
+        "x-message-ttl": 1, "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": managed.queue,
+    }  # fmt: skip
+    later = kombu.Queue("later", durable=True, queue_arguments=arguments)
+    later(managed.connection.default_channel).declare()
+    managed.publish(5, "later")
+    managed.waiting = 6
+    await managed.shown()
+    figures = await look(source, managed)
+    assert (figures.arrived or 0) - (first.arrived or 0) == 5
+    later(managed.connection.default_channel).delete()
+    await source.close()
+
+
+async def test_the_age_is_that_of_a_head_that_waits(managed) -> None:
+    source = managed.open()
+    sent_at = int(time.time()) - 60
+    managed.publish(2, timestamp=sent_at)
+    managed.waiting = 2
+    await managed.shown()
+    oldest = (await look(source, managed)).oldest_seconds
+    assert oldest is not None
+    assert abs(oldest - (time.time() - sent_at)) < 5
+    await managed.take(1)
+    assert (await look(source, managed)).oldest_seconds is None, "the head may be the one in work"
+    await source.close()
+
+
+async def test_a_stream_is_refused_and_so_is_a_server_of_another_kind(managed, server) -> None:
+    arguments = {"x-queue-type": "stream"}
+    server.api("PUT", "/api/queues/%2F/log", {"durable": True, "arguments": arguments})
+    source = managed.open()
+    [fault] = (await source.look(["log"])).values()
+    assert isinstance(fault, SourceFault)
+    assert "stream" in fault.text
+    server.api("DELETE", "/api/queues/%2F/log")
+    await source.close()
+
+
+async def _counted(managed: ManagedQueue, **counts: int) -> None:
+    """Waits until the server's counters are these."""
+
+    def are_shown() -> bool:
+        stats = managed.server.queue(managed.queue).get("message_stats", {})
+        return all(stats.get(name) == count for name, count in counts.items())
+
+    await eventually(are_shown, _SHOWN_SECONDS, f"counters {counts}")
