@@ -41,6 +41,19 @@ PICTURED = {
     "/workflows/sales": "workflow",
     "/jobs?q=state:dead": "jobs",
 }
+NARROW = 800
+"""Up to which width a row of a table is a card."""
+BROKEN_WORDS = r"""
+[...document.querySelectorAll('td, th')].flatMap((cell) => [...cell.childNodes]).filter((node) => {
+  const word = node.nodeType === Node.TEXT_NODE ? node.data.trim() : '';
+  if (!/^\S{1,9}$/.test(word)) return false;
+  const range = document.createRange(), begin = node.data.indexOf(word);
+  range.setStart(node, begin);
+  range.setEnd(node, begin + word.length);
+  return new Set([...range.getClientRects()].map((line) => line.top)).size > 1;
+}).map((node) => node.data.trim())
+"""
+"""Words of up to nine letters, each the only one of its cell, that stand on two lines."""
 LOOKS = [(width, theme) for width in (360, 1280) for theme in ("light", "dark")]
 SERIOUS = {"serious", "critical"}
 PATIENCE_MS = 30_000
@@ -165,6 +178,8 @@ async def _looks_well(page: Any, path: str, problems: list[str]) -> None:
         await _is_accessible(page, f"{path} at {width}, {theme}", problems)
         wider = "document.documentElement.scrollWidth - innerWidth"
         assert await page.evaluate(wider) <= 0, f"{path} is wider than {width}"
+        broken = await page.evaluate(BROKEN_WORDS) if width > NARROW else []
+        assert broken == [], f"{path} at {width} breaks short words"
         await _picture(page, path, width, theme)
 
 

@@ -28,6 +28,8 @@ from penstock.events.worker import WorkerReport
 from penstock.events.workflow import WorkflowAdvanced
 from penstock.events.workflow_memo import ScheduledStep, WaitGroup
 from penstock.jobs.job_type import NamedJob
+from penstock.jobs.queues import queue_messages
+from penstock.jobs.reading.handed_on import headers
 from penstock.jobs.workflows.declared.reading import from_values
 
 
@@ -227,3 +229,14 @@ async def test_states_are_counted_by_the_filter(site: Site) -> None:
     assert f"{counted}3<" in await page(site, "/jobs")
     assert f"{counted}1<" in await page(site, "/jobs?q=queue:imports")
     assert f"{counted}0<" in await page(site, "/jobs?q=err:timeout")
+
+
+async def test_a_job_that_workers_hand_on_says_why_it_waits(site: Site) -> None:
+    await site.store(dispatched(1))
+    said = {queue_messages.UNKNOWN_SINCE: "1795874817", **headers("no such job", 1795875117.0)}
+    schedule = site.subjects.schedule("reports", "job-001")
+    await site.bus.append(Outgoing(schedule, b"", headers=said))
+    expected = "handed on since 14:06:57 UTC: no such job; dead at 14:11:57 UTC"
+    answer = (await site.client.get("/api/v1/jobs/job-001")).json()
+    assert answer["job"]["waits"].startswith(expected)
+    assert f"It waits: {expected}" in await page(site, "/jobs/job-001")

@@ -30,6 +30,7 @@ from penstock.console.web.access import ChangesWith
 from penstock.events.envelope import new_id
 from penstock.events.subjects import Subjects
 from penstock.jobs.client import Client
+from penstock.jobs.reading.handed_on import HandedOnReader
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class Console:
         history: reads what was at a past moment.
         readable: reads streams that the broker may refuse to this console's key.
         computing: what the decider's code answers, in child processes.
+        handed_on: looks why jobs that could start have not.
     """
 
     bus: Bus
@@ -69,6 +71,7 @@ class Console:
     history: PastReads
     computing: Computing
     readable: Readable = field(default_factory=Readable)
+    handed_on: HandedOnReader = field(init=False)
     boot_id: str = field(default_factory=new_id)
     _reads: FairReads = field(default_factory=FairReads)
     _remembered: Remembered = field(init=False)
@@ -76,6 +79,7 @@ class Console:
     def __post_init__(self) -> None:
         remembered = Remembered(lambda: self.version(ChangesWith.LOG))
         object.__setattr__(self, "_remembered", remembered)
+        object.__setattr__(self, "handed_on", HandedOnReader(self.bus, self.subjects))
 
     @property
     def subjects(self) -> Subjects:

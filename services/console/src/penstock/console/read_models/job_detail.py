@@ -141,7 +141,7 @@ async def read_job(
         NotKept: its events up to that moment are not kept.
         BusError: the log cannot be read.
     """
-    return _answer(await _read(console, job_id, moment))
+    return await _answer(console, await _read(console, job_id, moment), moment)
 
 
 async def read_whole(
@@ -159,7 +159,7 @@ async def read_whole(
         BadName, BadCursor, NotKept, BusError
     """
     read = await _read(console, job_id, moment)
-    answer = _answer(read)
+    answer = await _answer(console, read, moment)
     if answer is None:
         return None
     if cursor and moment is None:
@@ -167,12 +167,13 @@ async def read_whole(
     return answer, _lines(console, job_id, read)
 
 
-def _answer(read: Read) -> JobAnswer | None:
+async def _answer(console: Console, read: Read, moment: datetime | None) -> JobAnswer | None:
     history = (*read.head, *read.rest)
     record = fold(history)
     if record is None:
         return None
-    view = JobView(record=record, events=history, traceparent=read.trace)
+    waits = await console.handed_on.read(record) if moment is None else None
+    view = JobView(record=record, events=history, traceparent=read.trace, handed_on=waits)
     error = record.error
     return JobAnswer(
         job=job_row(view),
