@@ -11,9 +11,17 @@ from litestar.exceptions import NotFoundException, ValidationException
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from penstock.console.alerts.book import MOST_SILENCES, Past
-from penstock.console.alerts.parts import Shown
+from penstock.console.api.active_alerts import ActiveAlert, active_alert
 from penstock.console.api.alert_acts import act, actor, note
-from penstock.console.api.endpoint import DEFAULT_LIMIT, Limit, Listing, Routes, read, whole
+from penstock.console.api.endpoint import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    Limit,
+    Listing,
+    Routes,
+    read,
+    whole,
+)
 from penstock.console.core.alerts.rules import MOST_MATCHERS, Matcher, Silence, Window
 from penstock.console.core.alerts.states import all_labels
 from penstock.console.core.times import instant
@@ -34,7 +42,7 @@ _LONGEST_SECONDS = 31 * 86_400
 class AlertAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One alert: its state now, when it fired before, and what was sent."""
 
-    alert: Shown | None
+    alert: ActiveAlert | None
     history: list[Past]
     notifications: list[AlertNotified]
 
@@ -83,7 +91,7 @@ def silence_shown(one: Silence | Window) -> SilenceShown | WindowShown:
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """What a silence would hold back now: alerts that are active, and rules that it fits."""
 
-    alerts: list[Shown]
+    alerts: list[ActiveAlert]
     summary: str
 
 
@@ -124,12 +132,15 @@ def preview(console: Console, entered: SilenceInput) -> Preview:
         and all(matcher.matches(all_labels(one.alert, rule)) for matcher in entered.matchers)
     ]
     count = f"{len(fitting)} of {len(console.alerts.active())} active alerts"
-    return Preview(alerts=fitting, summary=f"It would hold back {count}, and others like them.")
+    return Preview(
+        alerts=[active_alert(one) for one in fitting],
+        summary=f"It would hold back {count}, and others like them.",
+    )
 
 
 async def act_on(
     console: Console, key: str, request: Request[Any, Any, Any], kind: type[Any]
-) -> Shown:
+) -> ActiveAlert:
     """Stores that a person acknowledged or resolved an alert."""
     one = console.alerts.one(key)
     if one is None or not one.alert.is_active:
@@ -137,7 +148,7 @@ async def act_on(
     act = acting(request)
     act.target, act.after = f"alert:{key}", {"incident": one.alert.incident, "rule": one.rule_name}
     await console.alerts.book.store(kind(alert=key, incident=one.alert.incident, by=actor(request)))
-    return one
+    return active_alert(one)
 
 
 async def add_silence(
@@ -174,11 +185,12 @@ def routes(console: Console) -> Routes:
     book = console.alerts.book
 
     @read("/alerts")
-    async def alerts(phase: FromQuery[str] = "") -> Listing[Shown]:
+    async def alerts(phase: FromQuery[str] = "", limit: Limit = MAX_LIMIT) -> Listing[ActiveAlert]:
         """Alerts that are pending or fire, the most urgent first."""
         phases = {"": ("pending", "firing", "keep"), "firing": ("firing", "keep")}
         wanted = phases.get(phase, (phase,))
-        return whole(console, [one for one in console.alerts.active() if one.alert.phase in wanted])
+        fitting = [one for one in console.alerts.active() if one.alert.phase in wanted]
+        return whole(console, [active_alert(one) for one in fitting[:limit]])
 
     @read("/alerts/history")
     async def history(limit: Limit = DEFAULT_LIMIT) -> Listing[Past]:
@@ -191,12 +203,12 @@ def routes(console: Console) -> Routes:
         return alert_answer(console, key)
 
     @act("POST", "/alerts/{key:str}/acknowledge", "alert.acknowledge", status_code=202)
-    async def acknowledge(key: FromPath[str], request: Request[Any, Any, Any]) -> Shown:
+    async def acknowledge(key: FromPath[str], request: Request[Any, Any, Any]) -> ActiveAlert:
         """Takes an alert on: no repeated messages, no escalation."""
         return await act_on(console, key, request, AlertAcknowledged)
 
     @act("POST", "/alerts/{key:str}/resolve", "alert.resolve", status_code=202)
-    async def resolve(key: FromPath[str], request: Request[Any, Any, Any]) -> Shown:
+    async def resolve(key: FromPath[str], request: Request[Any, Any, Any]) -> ActiveAlert:
         """Ends an alert; it fires again only after its condition ended."""
         return await act_on(console, key, request, AlertResolveRequested)
 
@@ -252,4 +264,6 @@ def alert_answer(console: Console, key: str) -> AlertAnswer:
     if one is None and not past:
         raise NotFoundException(f"there is no alert {key[:64]!r}, or not any more")
     sent = [event for event in reversed(book.notifications.values()) if key in event.alerts]
-    return AlertAnswer(alert=one, history=past[:50], notifications=sent[:50])
+    return AlertAnswer(
+        alert=active_alert(one) if one else None, history=past[:50], notifications=sent[:50]
+    )

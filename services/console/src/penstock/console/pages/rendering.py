@@ -19,6 +19,7 @@ from penstock.console.parts import Console
 from penstock.console.web.assets import Assets
 from penstock.console.web.past_requests import has_past
 from penstock.console.web.scopes import Scope, needs
+from penstock.telemetry.lines import printable
 from penstock.views import source_state, wording
 
 Values = dict[str, Any]
@@ -56,6 +57,7 @@ class Pages:
             loader=PackageLoader("penstock.console.pages"),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=_printable,
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -183,6 +185,11 @@ def percent(share: float | None, digits: int = 2) -> str:
         return UNKNOWN
     scale = 10**digits
     return f"{int(share * 100 * scale + 1e-9) / scale:g} %"
+
+
+def _printable(value: Any) -> Any:
+    """What a template prints: texts come from jobs, and must not turn the writing direction."""
+    return printable(value) if type(value) is str else value  # markup was made from such
 
 
 def _dashed(word: Callable[[Any], str]) -> Callable[[Any], str]:
