@@ -68,6 +68,10 @@ FORBIDDEN = {
         *KEPT,
         *ORDERS,
     ],
+    "stream-reporter": [
+        *(COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK),
+        *ORDERS,
+    ],
     "subscriber": [
         COMMAND,
         JOB,
@@ -93,6 +97,7 @@ UNHEARD = {
     "console": ["penstock.jobs.>", "penstock.commands.>", "penstock.console.>"],
     "pipeline": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
     "console-reader": [f"penstock.{s}.>" for s in ("jobs", "commands", "events", "console")],
+    "stream-reporter": [f"penstock.{s}.>" for s in ("jobs", "commands", "events", "beats")],
     "subscriber": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
 }
 EVERYBODY = [DELETE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]

@@ -138,7 +138,7 @@ def _task_seconds(batch: Batch, is_measured: bool) -> float:
 
 
 def _upper(values: Sequence[float], quantile: float) -> float:
-    """The quantile of few values: with fewer than it can tell apart, the largest but one."""
+    """The quantile of few values: of ten or more, not the largest."""
     ordered = sorted(values)
     index = math.ceil(quantile * len(ordered)) - 1
     # One batch in ten may be a stray: a first one, or one during which a slot was lost.
