@@ -36,6 +36,7 @@ def session() -> SparkSession:
         "spark.storage.decommission.shuffleBlocks.enabled": "true",
         "spark.storage.decommission.rddBlocks.enabled": "true",
         "spark.sql.files.maxPartitionBytes": "1",  # a task for each row
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # lists in the driver
     }
     builder = SparkSession.builder.master(MASTER)
     for name, value in conf.items():

@@ -67,6 +67,7 @@ def feed():
             hidden.rename(arrived / str(written))
 
 spark.conf.set("spark.sql.files.maxPartitionBytes", "1")
+spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
 nap = "reflect('java.lang.Thread', 'sleep', 400L) AS slept"
 rows = spark.readStream.format("text").load(str(arrived)).selectExpr("value", nap)
 writer = rows.writeStream.format("noop").queryName("orders").trigger(processingTime="2 seconds")

@@ -37,14 +37,19 @@ class Film:
             profile=Profile(sla_seconds=PROMISE, quantile=0.95),
         )  # fmt: skip
         self.meter = StreamMeter(pool, 60.0, 1.0)
-        self.now, self.slots, self.run_seconds, self.number = 0.0, 4, 0.0, 0
+        self.now, self.slots, self.run_seconds, self.finished, self.number = 0.0, 4, 0.0, 0, 0
 
     def cluster(self, *, seconds: float = 1.0, worked: float = 0.0, **tasks: Any) -> None:
         """The cluster is looked at, a second later."""
         self.now += seconds
         self.run_seconds += worked
+        self.finished += round(worked / 0.5)  # tasks of half a second
         app = AppTasks(
-            app_id=APP, cores=self.slots, run_seconds=self.run_seconds, finished=100, **tasks
+            app_id=APP,
+            cores=self.slots,
+            run_seconds=self.run_seconds,
+            finished=self.finished,
+            **tasks,
         )
         self.meter.see_apps([app], self.now)
 
@@ -144,9 +149,8 @@ def test_what_the_source_holds_back_came_too() -> None:
 def test_a_batch_under_way_shows_its_work_and_breaks_the_promise_before_it_is_done() -> None:
     film = Film()
     film.report(batch(0))
-    film.cluster(running=4, waiting=(Waiting(10, 0.0),), worked=50.0)
-    for _ in range(3):
-        film.cluster(running=4, waiting=(Waiting(10, 0.0),))
+    for _ in range(4):
+        film.cluster(running=4, waiting=(Waiting(10, 0.0),), worked=2.0)
     snapshot = seen(film)
     [load] = snapshot.streams
     assert (snapshot.waiting, snapshot.running) == (0, 1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.metrics.core.streams.history import History
+from penstock.metrics.core.streams.history import History, TaskLength
 from penstock.metrics.core.streams.work import Batch, Rate, Work, interval_of, rate_of, work_of
 
 per_rows = st.floats(0.0001, 0.1)
@@ -111,6 +111,18 @@ def test_more_rows_in_the_latest_batch_never_lower_the_rate(rows, more) -> None:
 def test_the_interval_is_that_of_batches_that_waited_for_their_trigger() -> None:
     assert interval_of(batches([100] * 5, 0.01, 0.5, every=10.0)) == 10.0
     assert interval_of(batches([100] * 5, 0.01, 1.0, every=1.25)) == 0.0
+
+
+def test_the_first_task_of_an_executor_does_not_stand_for_all() -> None:
+    length = TaskLength()
+    length.add(1, 40.0)
+    assert length.seconds == 0.0  # too few looks
+    for nth in range(1, 5):
+        length.add(1 + 2 * nth, 40.0 + nth)
+    assert length.seconds == 0.5
+    length.add(9, 44.0)  # none ended
+    length.add(2, 1.0)  # Spark forgot executors
+    assert length.seconds == 0.5
 
 
 def test_a_counter_grew_between_two_samples_that_lie_around_the_time() -> None:

@@ -1,10 +1,12 @@
-"""A figure over the last minutes, sampled now and then: its mean, and by how much it grew."""
+"""Figures over the last looks: how much a counter grew, and how long tasks take."""
 
 from __future__ import annotations
 
 from collections import deque
+from statistics import median
 
 _MOST_SAMPLES = 900
+_LOOKS, _LEAST_LOOKS = 15, 3
 
 
 class History:
@@ -41,3 +43,27 @@ class History:
         first = [value for at, value in self._samples if at <= start][-1]
         last = next(value for at, value in self._samples if at >= end)
         return max(last - first, 0.0)
+
+
+class TaskLength:
+    """How long tasks take, by the looks of late at which some had ended.
+
+    A median over looks: the first task of a new executor takes as long as its code takes to load,
+    up to a hundred times as long as those after it.
+    """
+
+    def __init__(self) -> None:
+        self._means: deque[float] = deque(maxlen=_LOOKS)
+        self._before = (0, 0.0)
+
+    def add(self, finished: int, run_seconds: float) -> None:
+        """Counts of an application: tasks that ended, and the seconds they took in all."""
+        count, seconds = finished - self._before[0], run_seconds - self._before[1]
+        self._before = finished, run_seconds
+        if count > 0 and seconds >= 0:
+            self._means.append(seconds / count)
+
+    @property
+    def seconds(self) -> float:
+        """0 before there were enough looks."""
+        return median(self._means) if len(self._means) >= _LEAST_LOOKS else 0.0

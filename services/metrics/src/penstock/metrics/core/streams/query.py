@@ -10,7 +10,7 @@ import msgspec
 from penstock.events.snapshot import StreamLoad
 from penstock.events.stream_report import BatchProgress, StreamReport
 from penstock.metrics.core.queue import Head, Look, Queue
-from penstock.metrics.core.streams.history import History
+from penstock.metrics.core.streams.history import History, TaskLength
 from penstock.metrics.core.streams.work import MOST_BATCHES, Batch, interval_of, rate_of, work_of
 from penstock.metrics.core.tasks import AppTasks
 
@@ -42,6 +42,7 @@ class StreamQuery(Queue):
         "_report",
         "_running_since",
         "_slots",
+        "_task_length",
         "_task_seconds",
         "_tasks",
         "_was_there",
@@ -58,6 +59,7 @@ class StreamQuery(Queue):
         self._done = 0
         self._came: int | None = None
         self._slots, self._task_seconds = History(), History()
+        self._task_length = TaskLength()
         self._tasks: AppTasks | None = None
         self._was_there = False
         self._running_since: float | None = None
@@ -76,6 +78,7 @@ class StreamQuery(Queue):
         self._slots.add(now, slots if tasks is None or tasks.cores is None else tasks.cores)
         if tasks is not None and tasks.is_measured:
             self._task_seconds.add(now, tasks.run_seconds)
+            self._task_length.add(tasks.finished, tasks.run_seconds)
             self._count_tasks(now)
         if tasks is None or not tasks.is_measured or not (tasks.running or tasks.waiting):
             self._running_since = None
@@ -94,6 +97,7 @@ class StreamQuery(Queue):
             self._latest = self._running_since = None
             if before is None or before.app_id != report.app_id:
                 self._task_seconds.clear()
+                self._task_length = TaskLength()
                 self._was_there = False
         self._report, offset = report, at - report.at
         seen_until = self._latest.triggered_at if self._latest else -1.0
@@ -182,8 +186,9 @@ class StreamQuery(Queue):
 
     def load(self, now: float) -> StreamLoad:
         """Its figures for a snapshot."""
-        batches, tasks = tuple(self._batches), self._tasks
-        rate, work = rate_of(batches), work_of(batches, self._quantile)
+        batches = tuple(self._batches)
+        # Of a run's first batch much is the start of the executors and of their code.
+        rate, work = rate_of(batches), work_of(batches[1:] or batches, self._quantile)
         running, last = self._running_seconds(now), batches[-1] if batches else None
         return StreamLoad(
             query=self.name,
@@ -197,7 +202,7 @@ class StreamQuery(Queue):
             fixed_seconds=work.fixed_seconds,
             is_measured=work.is_measured,
             running_seconds=running,
-            running_task_seconds=_work_under_way(tasks, running) if tasks and running else 0.0,
+            running_task_seconds=self._work_under_way(running),
             slots=self._slots.last or 0.0,
             ended=self._why_ended(),
         )
@@ -205,17 +210,16 @@ class StreamQuery(Queue):
     def _running_seconds(self, now: float) -> float:
         return 0.0 if self._running_since is None else max(now - self._running_since, 1e-3)
 
+    def _work_under_way(self, running_seconds: float) -> float:
+        """Task seconds of a batch: its tasks of so far, and those that wait, as long as those of
+        late. Later stages, and what is left of the tasks that run, are not in it.
+        """
+        if self._tasks is None or not running_seconds:
+            return 0.0
+        waiting = sum(stage.tasks for stage in self._tasks.waiting)
+        return running_seconds * self._tasks.running + waiting * self._task_length.seconds
+
     def _why_ended(self) -> str:
         if not self.has_ended or self._report is None:
             return ""
         return f"it ended with {self._report.error}" if self._report.error else "it was stopped"
-
-
-def _work_under_way(tasks: AppTasks, running_seconds: float) -> float:
-    """Task seconds of a batch: its tasks of so far, and those that wait, as long as the past ones.
-
-    Later stages, and what is left of the tasks that run, are not in it: no more than there is.
-    """
-    mean = tasks.run_seconds / tasks.finished if tasks.finished else 0.0
-    waiting = sum(stage.tasks for stage in tasks.waiting)
-    return running_seconds * tasks.running + waiting * mean

@@ -66,9 +66,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that come: a second, and by how much that grows each second."""
+    """Rows that come a second, None where that is not known, and the growth of that each second."""
 
-    rows_per_second: float = 0.0
+    rows_per_second: float | None = None
     growth_per_second: float = 0.0
 
 
