@@ -17,7 +17,7 @@ from penstock.spark.master import Master, MasterAway, ui_url
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 CONFIG = """
 [streams]
 events_max_bytes = 16_000_000
@@ -39,7 +39,7 @@ kind = "spark-stream"
 kind = "spark"
 source = "progress"
 queues = ["orders"]
-sla_seconds = 20
+sla_seconds = 30
 max_workers = 3
 cpu_cores = 0.1
 options.batch_within.hold_seconds = 5

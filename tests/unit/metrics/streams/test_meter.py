@@ -166,6 +166,26 @@ def test_a_batch_under_way_shows_its_work_and_breaks_the_promise_before_it_is_do
     assert seen(film).waiting == 0
 
 
+def test_a_master_that_is_away_shows_no_batch_under_way() -> None:
+    film = Film()
+    film.report(batch(0))
+    film.cluster(running=4)
+    film.cluster(running=4)
+    assert seen(film).streams[0].running_seconds > 0
+    film.now += 60
+    film.report(batch(0))
+    snapshot = seen(film)
+    assert (snapshot.streams[0].running_seconds, snapshot.waiting, snapshot.running) == (0, 0, 0)
+
+
+def test_batches_that_an_earlier_process_counted_are_not_counted_again() -> None:
+    film = Film()
+    film.report(*(batch(nth) for nth in range(5)))
+    snapshot = seen(film)
+    assert snapshot.budget and snapshot.budget.jobs == 0
+    assert snapshot.streams[0].rows_per_second == 20.0
+
+
 def test_a_query_that_no_longer_reports_is_a_fault_with_the_age_of_its_figures() -> None:
     film = Film()
     film.report(batch(0))
@@ -204,6 +224,7 @@ def test_a_driver_that_was_killed_is_known_to_be_gone_by_the_cluster() -> None:
 
 def test_a_query_that_is_started_anew_is_measured_anew() -> None:
     film = Film()
+    film.report()
     film.report(batch(0), batch(1))
     film.report(ended=True)
     film.report(batch(0), run_id="r2")

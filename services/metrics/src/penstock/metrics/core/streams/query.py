@@ -14,6 +14,8 @@ from penstock.metrics.core.streams.history import History, TaskLength
 from penstock.metrics.core.streams.work import MOST_BATCHES, Batch, interval_of, rate_of, work_of
 from penstock.metrics.core.tasks import AppTasks
 
+_UNSEEN_SECONDS = 5.0
+"""What a Master showed so long ago says nothing of the batch under way."""
 _COUNTED_SECONDS = 5.0
 """Spark's count of a batch's tasks is there soon after its end, or not at all."""
 
@@ -35,6 +37,7 @@ class StreamQuery(Queue):
     __slots__ = (
         "_batches",
         "_came",
+        "_cluster_at",
         "_done",
         "_latest",
         "_promise_seconds",
@@ -62,6 +65,7 @@ class StreamQuery(Queue):
         self._task_length = TaskLength()
         self._tasks: AppTasks | None = None
         self._was_there = False
+        self._cluster_at = 0.0
         self._running_since: float | None = None
 
     # --- taking in -------------------------------------------------------------------------------
@@ -73,6 +77,7 @@ class StreamQuery(Queue):
             slots: of the pool's ready Workers, where the query's application is not known.
             now: of a steady clock.
         """
+        self._cluster_at = now
         self._tasks = tasks = apps.get(self._report.app_id) if self._report else None
         self._was_there = self._was_there or tasks is not None
         self._slots.add(now, slots if tasks is None or tasks.cores is None else tasks.cores)
@@ -89,7 +94,8 @@ class StreamQuery(Queue):
         """Takes in the newest report, which came at ``at`` by the clock of ``now``.
 
         Returns:
-            The batches that are new in it, oldest first.
+            The batches that are new in it, oldest first. Those of the first report were counted by
+            an earlier process, if there was one: they say how long batches take, no more.
         """
         before = self._report
         if before is None or before.run_id != report.run_id:
@@ -110,7 +116,7 @@ class StreamQuery(Queue):
         self._done += len(new)
         self._came = None if before is None else (self._came or 0) + len(new)
         self._look(at, now)
-        return new
+        return [] if before is None else new
 
     def _batch(self, batch: BatchProgress, start: float) -> Batch:
         end = start + batch.seconds
@@ -208,7 +214,9 @@ class StreamQuery(Queue):
         )
 
     def _running_seconds(self, now: float) -> float:
-        return 0.0 if self._running_since is None else max(now - self._running_since, 1e-3)
+        if self._running_since is None or now - self._cluster_at > _UNSEEN_SECONDS:
+            return 0.0
+        return max(now - self._running_since, 1e-3)
 
     def _work_under_way(self, running_seconds: float) -> float:
         """Task seconds of a batch: its tasks of so far, and those that wait, as long as those of
