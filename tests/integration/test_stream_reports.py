@@ -89,8 +89,10 @@ async def test_the_key_of_the_role_is_enough(
     reports = Reports()
     try:
         await reports.listen(bus, prefix)
-        with program(made, tmp_path):
+        with program(made, tmp_path) as running:
             await eventually(lambda: reports.last("orders"), START, "a report")
+            running.end.touch()
+            await eventually(lambda: running.process.exit_code == 0, START, "the program's end")
     finally:
         await bus.close()
         await orchestrator.close()
