@@ -28,8 +28,8 @@ ROW_SECONDS = 0.35
 CALM, BUSY = 2.0, 6.0
 """Files a second: 0.7 and 2.1 slots' worth."""
 PEAK = 3
-STEPS = ((25, CALM), (20, BUSY), (45, CALM))
-_PATIENCE_SECONDS = 180.0
+STEPS = ((20, CALM), (20, BUSY), (40, CALM))
+_PATIENCE_SECONDS = 300.0
 _DYNAMIC = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.shuffleTracking.enabled": "true",

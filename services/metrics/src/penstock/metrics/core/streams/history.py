@@ -1,4 +1,4 @@
-"""Figures over the last looks: how much a counter grew, and how long tasks take."""
+"""Figures over the last looks: samples by time, and how long tasks take."""
 
 from __future__ import annotations
 
@@ -28,21 +28,15 @@ class History:
 
     def values(self, start: float, end: float) -> list[float]:
         """The samples within, and the last one before them; the first of all if none was."""
-        before = [value for at, value in self._samples if at <= start][-1:]
-        within = [value for at, value in self._samples if start < at <= end]
+        before = [value for time, value in self._samples if time <= start][-1:]
+        within = [value for time, value in self._samples if start < time <= end]
         return before + within or [value for _, value in self._samples][:1]
 
-    def growth(self, start: float, end: float) -> float | None:
-        """By how much a counter grew; None where it was not sampled around both times.
-
-        A sample is taken for the time until the next one: tasks are counted when they end, and the
-        last ones of a batch end with it.
-        """
-        if not self._samples or start < self._samples[0][0] or end > self._samples[-1][0]:
+    def after(self, at: float) -> float | None:
+        """The first sample at this time or later; None where the samples do not lie around it."""
+        if not self._samples or self._samples[0][0] > at:
             return None
-        first = [value for at, value in self._samples if at <= start][-1]
-        last = next(value for at, value in self._samples if at >= end)
-        return max(last - first, 0.0)
+        return next((value for time, value in self._samples if time >= at), None)
 
 
 class TaskLength:

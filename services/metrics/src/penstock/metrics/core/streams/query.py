@@ -131,7 +131,7 @@ class StreamQuery(Queue):
             overhead_seconds=max(batch.seconds - batch.add_seconds, 0.0),
             slots=sum(slots) / len(slots) if slots else 0.0,
             is_steady=bool(slots) and min(slots) == max(slots),
-            task_seconds=self._task_seconds.growth(start, end),
+            task_counter=self._task_seconds.after(end),
             lag_rows=lag,
         )
 
@@ -139,9 +139,9 @@ class StreamQuery(Queue):
         """The application is looked at each second: after a batch's end, its tasks are counted."""
         for nth, batch in enumerate(self._batches):
             end = batch.triggered_at + batch.seconds
-            if batch.task_seconds is None and now - end < _COUNTED_SECONDS:
-                seconds = self._task_seconds.growth(batch.triggered_at, end)
-                self._batches[nth] = msgspec.structs.replace(batch, task_seconds=seconds)
+            if batch.task_counter is None and now - end < _COUNTED_SECONDS:
+                counter = self._task_seconds.after(end)
+                self._batches[nth] = msgspec.structs.replace(batch, task_counter=counter)
 
     def _look(self, at: float, now: float) -> None:
         running = self._running_seconds(now)
