@@ -1,4 +1,4 @@
-"""A streaming query whose rate triples and falls, on Workers that `penstock up` scales for it."""
+"""A streaming query whose rate rises and falls, on Workers that `penstock up` scales for it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from penstock.spark.master import Master, MasterAway, ui_url
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PATIENCE = 600.0
+CALM, BUSY = 0.3, 3.0
+"""Files a second, of 0.4 s each. So far apart that a busy machine, on which each takes several times
+as long, needs one Worker for the calm rate, too."""
 CONFIG = """
 [streams]
 events_max_bytes = 16_000_000
@@ -124,7 +127,7 @@ def test_workers_come_with_the_rate_and_go_with_it_and_no_task_fails(
         hidden.write_text(str(files_per_second))
         hidden.rename(folder / "rate")
 
-    rate(1)
+    rate(CALM)
     up.until_ready()
     up.until(lambda: workers() == 0, "a Master without Workers", PATIENCE)
     [secret] = tmp_path.glob(".penstock/cluster.secret")
@@ -136,9 +139,9 @@ def test_workers_come_with_the_rate_and_go_with_it_and_no_task_fails(
     with application(cluster, code, log, cwd=tmp_path, **wanted) as app:
         up.until(lambda: workers() == 1, "a Worker for a query that runs", PATIENCE)
         up.until(lambda: _batches(up) >= 2, "batches that are done", PATIENCE)
-        rate(5)
+        rate(BUSY)
         up.until(lambda: (workers() or 0) >= 2, "more Workers for more rows", PATIENCE)
-        rate(1)
+        rate(CALM)
         up.until(lambda: workers() == 1, "a single Worker again", PATIENCE)
         (folder / "end").touch()
         up.until(lambda: app.exit_code is not None, "the program's end", PATIENCE)
