@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PATIENCE = 600.0
 CALM, BUSY = 0.3, 3.0
-"""Files a second, of 0.4 s each. So far apart that a busy machine, on which each takes several times
-as long, needs one Worker for the calm rate, too."""
+"""Files a second, of 0.4 s each. So far apart that one Worker is enough for the calm rate on a busy
+machine, too, on which each takes several times as long."""
 CONFIG = """
 [streams]
 events_max_bytes = 16_000_000
