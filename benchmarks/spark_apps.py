@@ -86,6 +86,69 @@ BURSTS = f"STEPS = ((24, 1.0, 12), (4, 1.0, 12), (24, 1.0, 0))\n{_LOAD}"
 """(tasks, seconds of each, seconds of rest after them)."""
 STEADY = f"STEPS = ((160, 0.5, 0),)\n{_LOAD}"
 
+STREAM = (
+    _STATS
+    + """
+import pathlib, sys, threading
+from datetime import datetime
+if REPORTS:
+    from penstock.spark.stream_reporter import report_progress
+    report_progress(spark)
+folder = pathlib.Path(FOLDER)
+arrived, ended, rate, written = folder / "arrived", threading.Event(), [STEPS[0][1]], 0
+arrived.mkdir()
+
+def feed():
+    global written
+    due, at = 0.0, time.monotonic()
+    while not ended.wait(0.1):
+        now = time.monotonic()
+        due, at = due + (now - at) * rate[0], now
+        while written < due:
+            written += 1
+            hidden = folder / "hidden"
+            hidden.write_text("x")
+            hidden.rename(arrived / str(written))
+
+spark.conf.set("spark.sql.files.maxPartitionBytes", "1")  # a task for each file
+spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
+rows = spark.readStream.format("text").load(str(arrived)).selectExpr("value", nap(ROW_SECONDS))
+writer = rows.writeStream.format("noop").queryName("load")
+query = writer.trigger(processingTime=f"{TRIGGER_SECONDS} seconds").start()
+feeding = threading.Thread(target=feed)
+feeding.start()
+while len([one for one in query.recentProgress if one.numInputRows]) < 3:
+    time.sleep(0.2)
+print("BEGIN", flush=True)
+began = time.time()
+for seconds, files_per_second in STEPS:
+    rate[0] = files_per_second
+    time.sleep(seconds)
+print("END", flush=True)
+over = time.time()
+ended.set()
+feeding.join()
+query.processAllAvailable()
+batches = [
+    (datetime.fromisoformat(one.timestamp).timestamp(), one.durationMs["triggerExecution"] / 1000)
+    for one in query.recentProgress if one.numInputRows
+]
+seconds = sorted(seconds for at, seconds in batches if began <= at <= over)
+every_row = sum(one.numInputRows for one in query.recentProgress) == written
+query.stop()
+told(
+    batches=len(seconds),
+    batch_p50=round(seconds[len(seconds) // 2], 1),
+    batch_p95=round(seconds[int(0.95 * len(seconds))], 1),
+    batch_max=round(seconds[-1], 1),
+    late=sum(one > PROMISE_SECONDS for one in seconds),
+    rows=written,
+    every_row_once=every_row,
+)
+"""
+)
+"""A query whose rows come by ``STEPS``: (seconds, files a second)."""
+
 
 def session_code(master: str, conf: Mapping[str, str]) -> str:
     """Python that opens the session ``spark`` on a cluster."""

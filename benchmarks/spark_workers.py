@@ -340,7 +340,7 @@ def on_fleet(
         try:
             runs = []
             for _ in range(repetitions):
-                until(lambda: site.alive() == at_rest and _java(up.pid) == (at_rest, 0))
+                until(lambda: site.alive() == at_rest and java_processes(up.pid) == (at_rest, 0))
                 runs.append(_run(site, up.pid, load, conf))
                 print(json.dumps(runs[-1]), file=sys.stderr, flush=True)
         finally:
@@ -356,7 +356,7 @@ def _run(site: Site, up: int, load: str, conf: dict[str, str]) -> dict[str, Any]
     worker_seconds, executor_seconds, at = 0.0, 0.0, time.monotonic()
     while app.exit_code is None:
         time.sleep(0.25)
-        now, (workers, executors) = time.monotonic(), _java(up)
+        now, (workers, executors) = time.monotonic(), java_processes(up)
         worker_seconds += workers * (now - at)
         executor_seconds += executors * (now - at)
         at = now
@@ -366,7 +366,7 @@ def _run(site: Site, up: int, load: str, conf: dict[str, str]) -> dict[str, Any]
     return {**told, **{name: round(seconds) for name, seconds in rounded.items()}}
 
 
-def _java(pid: int) -> tuple[int, int]:
+def java_processes(pid: int) -> tuple[int, int]:
     """How many processes are Workers, those that start and drain among them, and how many Spark
     executors."""
     workers = executors = 0

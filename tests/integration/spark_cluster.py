@@ -84,7 +84,9 @@ def master(tables: dict[str, Any]) -> Iterator[Running]:
 
 
 @contextmanager
-def application(settings: Settings, code: str, log: Path, **conf: str) -> Iterator[children.Child]:
+def application(
+    settings: Settings, code: str, log: Path, cwd: Path | None = None, **conf: str
+) -> Iterator[children.Child]:
     """Runs Python code as an application, ``spark`` being its session, until the block ends."""
     told = {
         "spark.authenticate": "true",
@@ -112,7 +114,7 @@ def application(settings: Settings, code: str, log: Path, **conf: str) -> Iterat
         "SPARK_LOCAL_IP": LOOPBACK,
         "TMPDIR": str(log.parent),
     }
-    app = children.start([sys.executable, str(script)], name="app", log=log, env=env)
+    app = children.start([sys.executable, str(script)], name="app", cwd=cwd, log=log, env=env)
     try:
         yield app
     except BaseException:

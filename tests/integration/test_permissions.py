@@ -69,6 +69,10 @@ FORBIDDEN = {
         *ORDERS,
     ],
     "scaler": [COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK, *ORDERS],
+    "stream-reporter": [
+        *(COMMAND, JOB, SNAPSHOT, EVENT, LEASE, DECISION, BEAT, CREATE, TAKE, ACK),
+        *ORDERS,
+    ],
     "subscriber": [
         COMMAND,
         JOB,
@@ -95,6 +99,7 @@ UNHEARD = {
     "pipeline": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
     "console-reader": [f"penstock.{s}.>" for s in ("jobs", "commands", "events", "console")],
     "scaler": [f"penstock.{s}.>" for s in ("jobs", "commands", "events", "beats")],
+    "stream-reporter": [f"penstock.{s}.>" for s in ("jobs", "commands", "events", "beats")],
     "subscriber": ["penstock.jobs.>", "penstock.commands.>", "penstock.beats.>"],
 }
 EVERYBODY = [DELETE, "$JS.API.STREAM.RESTORE.EVENTS", "$SYS.REQ.SERVER.PING"]

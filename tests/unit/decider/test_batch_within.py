@@ -133,6 +133,7 @@ def test_a_query_that_runs_keeps_a_worker_and_one_that_ended_none() -> None:
     assert demand(load(rows_per_second=0.0), current=0).workers == 1
     assert demand(load(task_seconds_per_row=None), current=0).workers == 1
     assert demand(load(task_seconds_per_row=None), current=7).workers == 7
+    assert demand(load(rows_per_second=None), current=7).workers == 7
     assert demand(load(ended="it was stopped"), current=0).workers == 0
     assert demand(current=0).workers == 0
 

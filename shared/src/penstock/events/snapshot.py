@@ -124,7 +124,7 @@ class StreamLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         query: its name.
         rows_per_second: that come: the latest batch's, or the mean of the last three where that is
-            more.
+            more; None before two batches were done.
         growth_per_second: by which that rate grows each second, where it grew twice in a row.
         lag_rows: that its sources held back from the latest batch; None where they do not say.
         interval_seconds: between two triggers, of batches that ended before the next one; 0 where
@@ -142,7 +142,7 @@ class StreamLoad(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     query: str
-    rows_per_second: float = 0.0
+    rows_per_second: float | None = None
     growth_per_second: float = 0.0
     lag_rows: Int64 | None = None
     interval_seconds: float = 0.0

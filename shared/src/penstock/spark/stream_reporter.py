@@ -89,11 +89,11 @@ class ProgressReporter:
     # --- noting, in Spark's threads --------------------------------------------------------------
     def started(self, run_id: str, query_id: str, name: str | None) -> None:
         """A query was started."""
-        self._seen(run_id, query_id, name)
+        self._run_of(run_id, query_id, name)
 
     def progressed(self, run_id: str, query_id: str, name: str | None, progress: Any) -> None:
         """A batch is done."""
-        if (run := self._seen(run_id, query_id, name)) is None:
+        if (run := self._run_of(run_id, query_id, name)) is None:
             return
         batch = batch_of(progress)
         with self._lock:
@@ -114,7 +114,7 @@ class ProgressReporter:
                 run.error = (error_class or "an error")[:200] if failed else ""
         self._wake()
 
-    def _seen(self, run_id: str, query_id: str, name: str | None) -> _Run | None:
+    def _run_of(self, run_id: str, query_id: str, name: str | None) -> _Run | None:
         """The run; None for one that cannot be reported."""
         try:
             query = check_name("query", name or "")

@@ -37,14 +37,19 @@ class Film:
             profile=Profile(sla_seconds=PROMISE, quantile=0.95),
         )  # fmt: skip
         self.meter = StreamMeter(pool, 60.0, 1.0)
-        self.now, self.slots, self.run_seconds, self.number = 0.0, 4, 0.0, 0
+        self.now, self.slots, self.run_seconds, self.finished, self.number = 0.0, 4, 0.0, 0, 0
 
     def cluster(self, *, seconds: float = 1.0, worked: float = 0.0, **tasks: Any) -> None:
         """The cluster is looked at, a second later."""
         self.now += seconds
         self.run_seconds += worked
+        self.finished += round(worked / 0.5)  # tasks of half a second
         app = AppTasks(
-            app_id=APP, cores=self.slots, run_seconds=self.run_seconds, finished=100, **tasks
+            app_id=APP,
+            cores=self.slots,
+            run_seconds=self.run_seconds,
+            finished=self.finished,
+            **tasks,
         )
         self.meter.see_apps([app], self.now)
 
@@ -144,9 +149,8 @@ def test_what_the_source_holds_back_came_too() -> None:
 def test_a_batch_under_way_shows_its_work_and_breaks_the_promise_before_it_is_done() -> None:
     film = Film()
     film.report(batch(0))
-    film.cluster(running=4, waiting=(Waiting(10, 0.0),), worked=50.0)
-    for _ in range(3):
-        film.cluster(running=4, waiting=(Waiting(10, 0.0),))
+    for _ in range(4):
+        film.cluster(running=4, waiting=(Waiting(10, 0.0),), worked=2.0)
     snapshot = seen(film)
     [load] = snapshot.streams
     assert (snapshot.waiting, snapshot.running) == (0, 1)
@@ -160,6 +164,26 @@ def test_a_batch_under_way_shows_its_work_and_breaks_the_promise_before_it_is_do
     assert snapshot.oldest_waiting_seconds == pytest.approx(12.0)
     film.report(batch(0), batch(1, seconds=14.0))
     assert seen(film).waiting == 0
+
+
+def test_a_master_that_is_away_shows_no_batch_under_way() -> None:
+    film = Film()
+    film.report(batch(0))
+    film.cluster(running=4)
+    film.cluster(running=4)
+    assert seen(film).streams[0].running_seconds > 0
+    film.now += 60
+    film.report(batch(0))
+    snapshot = seen(film)
+    assert (snapshot.streams[0].running_seconds, snapshot.waiting, snapshot.running) == (0, 0, 0)
+
+
+def test_batches_that_an_earlier_process_counted_are_not_counted_again() -> None:
+    film = Film()
+    film.report(*(batch(nth) for nth in range(5)))
+    snapshot = seen(film)
+    assert snapshot.budget and snapshot.budget.jobs == 0
+    assert snapshot.streams[0].rows_per_second == 20.0
 
 
 def test_a_query_that_no_longer_reports_is_a_fault_with_the_age_of_its_figures() -> None:
@@ -200,6 +224,7 @@ def test_a_driver_that_was_killed_is_known_to_be_gone_by_the_cluster() -> None:
 
 def test_a_query_that_is_started_anew_is_measured_anew() -> None:
     film = Film()
+    film.report()
     film.report(batch(0), batch(1))
     film.report(ended=True)
     film.report(batch(0), run_id="r2")

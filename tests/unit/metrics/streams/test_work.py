@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.metrics.core.streams.history import History
+from penstock.metrics.core.streams.history import History, TaskLength
 from penstock.metrics.core.streams.work import Batch, Rate, Work, interval_of, rate_of, work_of
 
 per_rows = st.floats(0.0001, 0.1)
 fixed = st.floats(0.0, 3.0)
 FOUR = (4.0,) * 20
-row_counts = st.lists(st.integers(1, 5000), min_size=1, max_size=20)
+row_counts = st.lists(st.integers(1, 5000), min_size=2, max_size=20)
 
 
 def batches(rows, per_row, fixed_seconds, slots=FOUR, *, counted=True, every=10.0):
@@ -28,9 +28,9 @@ def batches(rows, per_row, fixed_seconds, slots=FOUR, *, counted=True, every=10.
             seconds=fixed_seconds + per_row * count / by,
             overhead_seconds=fixed_seconds,
             slots=by,
-            task_seconds=per_row * count if counted else None,
+            task_counter=per_row * total if counted else None,
         )
-        for nth, (count, by) in enumerate(zip(rows, slots, strict=False))
+        for nth, (count, total, by) in enumerate(zip(rows, accumulate(rows), slots, strict=False))
     ]
 
 
@@ -43,22 +43,35 @@ def test_work_is_found_again_whatever_the_slots_were(rows, per_row, rest, counte
 
 
 def test_idle_slots_count_as_work_only_where_spark_does_not_count_tasks() -> None:
-    skewed = Batch(
-        triggered_at=0, rows=100, arrived_rows=100, seconds=6, overhead_seconds=1, slots=10,
-        task_seconds=5,
-    )  # fmt: skip
-    assert work_of([skewed], 0.95) == Work(
+    skewed = [
+        Batch(
+            triggered_at=10 * nth, rows=100, arrived_rows=100, seconds=6, overhead_seconds=1,
+            slots=10, task_counter=5.0 * nth,
+        )
+        for nth in range(2)
+    ]  # fmt: skip
+    assert work_of(skewed, 0.95) == Work(
         task_seconds_per_row=0.05, fixed_seconds=5.5, is_measured=True
     )
     [blind] = batches([100], 0.5, 1.0, [10.0], counted=False)
     assert work_of([blind], 0.95).task_seconds_per_row == 0.5
 
 
+@given(st.lists(st.floats(0, 1), min_size=20, max_size=20))
+def test_what_is_counted_too_early_is_missing_at_the_next_batch(early) -> None:
+    exact = batches([100] * 20, 0.01, 0.5)
+    seen = [
+        msgspec.structs.replace(batch, task_counter=batch.task_counter + part)
+        for batch, part in zip(exact, early, strict=True)
+    ]
+    assert work_of(seen, 0.95).task_seconds_per_row == pytest.approx(0.01, rel=0.06)
+
+
 def test_batches_whose_slots_changed_count_only_where_there_are_no_others() -> None:
-    [changed] = batches([100], 0.09, 4.0)
+    [changed] = batches([100], 0.09, 4.0, counted=False)
     changed = msgspec.structs.replace(changed, is_steady=False)
     assert work_of([changed], 0.95).fixed_seconds == pytest.approx(4.0)
-    steady = batches([100] * 3, 0.01, 0.5)
+    steady = batches([100] * 3, 0.01, 0.5, counted=False)
     assert work_of([*steady, changed], 0.95).fixed_seconds == pytest.approx(0.5)
 
 
@@ -70,8 +83,8 @@ def test_without_rows_or_slots_nothing_is_known() -> None:
 
 
 def test_one_stray_among_many_batches_is_not_what_they_have_in_common() -> None:
-    usual = batches([100] * 19, 0.01, 0.5)
-    stray = batches([100], 0.01, 9.0)
+    usual = batches([100] * 19, 0.01, 0.5, counted=False)
+    stray = batches([100], 0.01, 9.0, counted=False)
     assert work_of([*stray, *usual], 0.95).fixed_seconds == pytest.approx(0.5)
     assert work_of([*stray, *usual[:3]], 0.95).fixed_seconds == pytest.approx(9.0)
 
@@ -113,12 +126,23 @@ def test_the_interval_is_that_of_batches_that_waited_for_their_trigger() -> None
     assert interval_of(batches([100] * 5, 0.01, 1.0, every=1.25)) == 0.0
 
 
-def test_a_counter_grew_between_two_samples_that_lie_around_the_time() -> None:
+def test_the_first_task_of_an_executor_does_not_stand_for_all() -> None:
+    length = TaskLength()
+    length.add(1, 40.0)
+    assert length.seconds == 0.0  # too few looks
+    for nth in range(1, 5):
+        length.add(1 + 2 * nth, 40.0 + nth)
+    assert length.seconds == 0.5
+    length.add(9, 44.0)  # none ended
+    length.add(2, 1.0)  # Spark forgot executors
+    assert length.seconds == 0.5
+
+
+def test_a_counter_is_known_between_two_samples() -> None:
     history = History()
     for at, value in ((0, 0.0), (1, 2.0), (2, 6.0), (3, 6.0)):
         history.add(at, value)
-    assert history.growth(0.5, 1.5) == 6.0
-    assert history.growth(1, 2) == 4.0
-    assert history.growth(-1, 2) is history.growth(1, 4) is None
+    assert history.after(0.5) == history.after(1) == 2.0
+    assert history.after(-1) is history.after(4) is None
     assert history.values(0.5, 1.5) == [0.0, 2.0]
     assert history.values(-2, -1) == [0.0]

@@ -66,7 +66,7 @@ class StreamListener:
         newest = self.newest(report.query)
         if newest is None:
             return True
-        known, silent = newest
-        if known.run_id == report.run_id:
-            return report.number > known.number
-        return report.started_at > known.started_at or known.ended or silent > _TAKEN_OVER_SECONDS
+        last, silent = newest
+        if last.run_id == report.run_id:
+            return report.number > last.number
+        return report.started_at > last.started_at or last.ended or silent > _TAKEN_OVER_SECONDS

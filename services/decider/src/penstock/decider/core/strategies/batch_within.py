@@ -93,7 +93,7 @@ class BatchWithin:
         needs = [need_slots(load, promise, spawn_seconds, headroom) for load in loads]
         slots, per_worker = sum(needs), inputs.pool.slots
         # A need that no batch has shown yet is no reason to go below what there is.
-        if any(load.task_seconds_per_row is None for load in loads):
+        if any(None in (load.task_seconds_per_row, load.rows_per_second) for load in loads):
             slots = max(slots, float(inputs.current * per_worker))
         past = _recall(inputs.memory).note(slots, inputs.now, inputs.options.hold_seconds)
         needed = max(whole(slots / per_worker), 1 if loads else 0)
@@ -140,8 +140,9 @@ def need_slots(
 def work_per_second(load: StreamLoad, spawn_seconds: float = 0.0) -> float:
     """Task seconds that come each second, by the time that a Worker started now is ready."""
     per_row = load.task_seconds_per_row or 0.0
+    now = load.rows_per_second or 0.0
     growth = load.growth_per_second * (spawn_seconds + load.interval_seconds)
-    rows = load.rows_per_second + min(growth, _MOST_GROWTH * load.rows_per_second)
+    rows = now + min(growth, _MOST_GROWTH * now)
     # The rows of a batch under way came in the time between the two triggers before it; where the
     # source holds rows back, they are as many as it may have, which says nothing.
     since = max(load.interval_seconds, load.batch_seconds)
@@ -199,7 +200,7 @@ def _figures(loads: Sequence[StreamLoad], needs: Sequence[float], needed: int) -
     for load, need in list(zip(loads, needs, strict=True))[:5]:
         figures[load.query] = {
             "slots": round(need, 2),
-            "rows_per_second": round(load.rows_per_second, 2),
+            "rows_per_second": round(load.rows_per_second or 0.0, 2),
             "lag_rows": load.lag_rows or 0,
             "row_task_seconds": round(load.task_seconds_per_row or 0.0, 6),
             "fixed_seconds": round(load.fixed_seconds, 2),
@@ -213,8 +214,8 @@ def _why(
     if not loads:
         return "no query runs" if workers == needed else "no query runs, since a moment"
     load, need = max(zip(loads, needs, strict=True), key=lambda pair: pair[1])
-    if load.task_seconds_per_row is None:
-        return f"query {load.query} runs, and no batch of it with rows is done yet"
+    if load.task_seconds_per_row is None or load.rows_per_second is None:
+        return f"query {load.query} runs, and too few batches of it with rows are done yet"
     why = (
         f"query {load.query} needs {need:.1f} slots for {load.rows_per_second:.3g} rows/s of "
         f"{1000 * load.task_seconds_per_row:.3g} ms, {load.fixed_seconds:.2g} s a batch beside "

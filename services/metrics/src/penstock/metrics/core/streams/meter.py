@@ -61,7 +61,7 @@ class StreamMeter(PoolMeter):
         """The reports were looked at; a query with a fault stays as it was seen last.
 
         Raises:
-            BadSketch: never, of batches that were checked.
+            BadSketch: durations in them that cannot be used.
         """
         for query in self.source_queues:
             look = looks.get(query.name, SourceFault("it was not looked at"))

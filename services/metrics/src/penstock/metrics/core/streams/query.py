@@ -10,10 +10,12 @@ import msgspec
 from penstock.events.snapshot import StreamLoad
 from penstock.events.stream_report import BatchProgress, StreamReport
 from penstock.metrics.core.queue import Head, Look, Queue
-from penstock.metrics.core.streams.history import History
+from penstock.metrics.core.streams.history import History, TaskLength
 from penstock.metrics.core.streams.work import MOST_BATCHES, Batch, interval_of, rate_of, work_of
 from penstock.metrics.core.tasks import AppTasks
 
+_UNSEEN_SECONDS = 5.0
+"""What a Master showed so long ago says nothing of the batch under way."""
 _COUNTED_SECONDS = 5.0
 """Spark's count of a batch's tasks is there soon after its end, or not at all."""
 
@@ -35,6 +37,7 @@ class StreamQuery(Queue):
     __slots__ = (
         "_batches",
         "_came",
+        "_cluster_at",
         "_done",
         "_latest",
         "_promise_seconds",
@@ -42,6 +45,7 @@ class StreamQuery(Queue):
         "_report",
         "_running_since",
         "_slots",
+        "_task_length",
         "_task_seconds",
         "_tasks",
         "_was_there",
@@ -58,8 +62,10 @@ class StreamQuery(Queue):
         self._done = 0
         self._came: int | None = None
         self._slots, self._task_seconds = History(), History()
+        self._task_length = TaskLength()
         self._tasks: AppTasks | None = None
         self._was_there = False
+        self._cluster_at = 0.0
         self._running_since: float | None = None
 
     # --- taking in -------------------------------------------------------------------------------
@@ -71,11 +77,13 @@ class StreamQuery(Queue):
             slots: of the pool's ready Workers, where the query's application is not known.
             now: of a steady clock.
         """
+        self._cluster_at = now
         self._tasks = tasks = apps.get(self._report.app_id) if self._report else None
         self._was_there = self._was_there or tasks is not None
         self._slots.add(now, slots if tasks is None or tasks.cores is None else tasks.cores)
         if tasks is not None and tasks.is_measured:
             self._task_seconds.add(now, tasks.run_seconds)
+            self._task_length.add(tasks.finished, tasks.run_seconds)
             self._count_tasks(now)
         if tasks is None or not tasks.is_measured or not (tasks.running or tasks.waiting):
             self._running_since = None
@@ -86,7 +94,8 @@ class StreamQuery(Queue):
         """Takes in the newest report, which came at ``at`` by the clock of ``now``.
 
         Returns:
-            The batches that are new in it, oldest first.
+            The batches that are new in it, oldest first. Those of the first report were counted by
+            an earlier process, if there was one: they say how long batches take, no more.
         """
         before = self._report
         if before is None or before.run_id != report.run_id:
@@ -94,6 +103,7 @@ class StreamQuery(Queue):
             self._latest = self._running_since = None
             if before is None or before.app_id != report.app_id:
                 self._task_seconds.clear()
+                self._task_length = TaskLength()
                 self._was_there = False
         self._report, offset = report, at - report.at
         seen_until = self._latest.triggered_at if self._latest else -1.0
@@ -106,7 +116,7 @@ class StreamQuery(Queue):
         self._done += len(new)
         self._came = None if before is None else (self._came or 0) + len(new)
         self._look(at, now)
-        return new
+        return [] if before is None else new
 
     def _batch(self, batch: BatchProgress, start: float) -> Batch:
         end = start + batch.seconds
@@ -121,7 +131,7 @@ class StreamQuery(Queue):
             overhead_seconds=max(batch.seconds - batch.add_seconds, 0.0),
             slots=sum(slots) / len(slots) if slots else 0.0,
             is_steady=bool(slots) and min(slots) == max(slots),
-            task_seconds=self._task_seconds.growth(start, end),
+            task_counter=self._task_seconds.after(end),
             lag_rows=lag,
         )
 
@@ -129,9 +139,9 @@ class StreamQuery(Queue):
         """The application is looked at each second: after a batch's end, its tasks are counted."""
         for nth, batch in enumerate(self._batches):
             end = batch.triggered_at + batch.seconds
-            if batch.task_seconds is None and now - end < _COUNTED_SECONDS:
-                seconds = self._task_seconds.growth(batch.triggered_at, end)
-                self._batches[nth] = msgspec.structs.replace(batch, task_seconds=seconds)
+            if batch.task_counter is None and now - end < _COUNTED_SECONDS:
+                counter = self._task_seconds.after(end)
+                self._batches[nth] = msgspec.structs.replace(batch, task_counter=counter)
 
     def _look(self, at: float, now: float) -> None:
         running = self._running_seconds(now)
@@ -182,8 +192,9 @@ class StreamQuery(Queue):
 
     def load(self, now: float) -> StreamLoad:
         """Its figures for a snapshot."""
-        batches, tasks = tuple(self._batches), self._tasks
-        rate, work = rate_of(batches), work_of(batches, self._quantile)
+        batches = tuple(self._batches)
+        # Of a run's first batch much is the start of the executors and of their code.
+        rate, work = rate_of(batches), work_of(batches[1:] or batches, self._quantile)
         running, last = self._running_seconds(now), batches[-1] if batches else None
         return StreamLoad(
             query=self.name,
@@ -197,25 +208,26 @@ class StreamQuery(Queue):
             fixed_seconds=work.fixed_seconds,
             is_measured=work.is_measured,
             running_seconds=running,
-            running_task_seconds=_work_under_way(tasks, running) if tasks and running else 0.0,
+            running_task_seconds=self._work_under_way(running),
             slots=self._slots.last or 0.0,
             ended=self._why_ended(),
         )
 
     def _running_seconds(self, now: float) -> float:
-        return 0.0 if self._running_since is None else max(now - self._running_since, 1e-3)
+        if self._running_since is None or now - self._cluster_at > _UNSEEN_SECONDS:
+            return 0.0
+        return max(now - self._running_since, 1e-3)
+
+    def _work_under_way(self, running_seconds: float) -> float:
+        """Task seconds of a batch: its tasks of so far, and those that wait, as long as those of
+        late. Later stages, and what is left of the tasks that run, are not in it.
+        """
+        if self._tasks is None or not running_seconds:
+            return 0.0
+        waiting = sum(stage.tasks for stage in self._tasks.waiting)
+        return running_seconds * self._tasks.running + waiting * self._task_length.seconds
 
     def _why_ended(self) -> str:
         if not self.has_ended or self._report is None:
             return ""
         return f"it ended with {self._report.error}" if self._report.error else "it was stopped"
-
-
-def _work_under_way(tasks: AppTasks, running_seconds: float) -> float:
-    """Task seconds of a batch: its tasks of so far, and those that wait, as long as the past ones.
-
-    Later stages, and what is left of the tasks that run, are not in it: no more than there is.
-    """
-    mean = tasks.run_seconds / tasks.finished if tasks.finished else 0.0
-    waiting = sum(stage.tasks for stage in tasks.waiting)
-    return running_seconds * tasks.running + waiting * mean

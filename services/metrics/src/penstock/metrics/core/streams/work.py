@@ -36,7 +36,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
         overhead_seconds: of these, in which no task can run.
         slots: that it had, in the mean.
         is_steady: the slots did not change meanwhile.
-        task_seconds: of its tasks, by Spark's count; None where that is not known.
+        task_counter: seconds of all tasks that its application has ended, a moment after the
+            batch's end; None where that is not known.
         lag_rows: that were held back from it; None where the source does not say.
     """
 
@@ -47,7 +48,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     overhead_seconds: float = 0.0
     slots: float = 1.0
     is_steady: bool = True
-    task_seconds: float | None = None
+    task_counter: float | None = None
     lag_rows: int | None = None
 
 
@@ -66,9 +67,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that come: a second, and by how much that grows each second."""
+    """Rows that come a second, None where that is not known, and the growth of that each second."""
 
-    rows_per_second: float = 0.0
+    rows_per_second: float | None = None
     growth_per_second: float = 0.0
 
 
@@ -79,24 +80,22 @@ def work_of(batches: Sequence[Batch], quantile: float) -> Work:
         batches: of late, oldest first.
         quantile: the share of batches that the promise is about.
     """
-    with_rows = [batch for batch in batches[-MOST_BATCHES:] if batch.rows and batch.slots > 0]
+    batches = batches[-MOST_BATCHES:]
+    with_rows = [batch for batch in batches if batch.rows and batch.slots > 0]
     if not with_rows:
         return Work()
     # Of a batch whose slots came and went it is not known which of them worked on it.
-    counted = [batch for batch in with_rows if batch.is_steady] or with_rows
-    measured = [batch for batch in counted if batch.task_seconds is not None]
-    is_measured = 2 * len(measured) > len(counted)
-    summed = measured if is_measured else counted
-    per_row = sum(_task_seconds(batch, is_measured) for batch in summed)
-    per_row /= sum(batch.rows for batch in summed)
+    steady = [batch for batch in with_rows if batch.is_steady] or with_rows
+    counted = _counted_per_row(batches)
+    per_row = _timed_per_row(steady) if counted is None else counted
     rest = [
         min(max(batch.seconds - per_row * batch.rows / batch.slots, 0.0), batch.seconds)
-        for batch in counted
+        for batch in steady
     ]
     return Work(
         task_seconds_per_row=per_row,
         fixed_seconds=_upper(rest, quantile),
-        is_measured=is_measured,
+        is_measured=counted is not None,
     )
 
 
@@ -131,14 +130,29 @@ def interval_of(batches: Sequence[Batch]) -> float:
     return sorted(gaps)[len(gaps) // 2] if gaps else 0.0
 
 
-def _task_seconds(batch: Batch, is_measured: bool) -> float:
-    if is_measured and batch.task_seconds is not None:
-        return batch.task_seconds
-    return max(batch.seconds - batch.overhead_seconds, 0.0) * batch.slots
+def _counted_per_row(batches: Sequence[Batch]) -> float | None:
+    """By Spark's count of task seconds; None where too few batches were counted.
+
+    From the end of one batch to that of the next: looks at the count are a second apart, and what
+    one of them counts too early is missing at the next.
+    """
+    seconds = rows = pairs = 0.0
+    for before, after in pairwise(batches):
+        if before.task_counter is not None and after.task_counter is not None:
+            seconds += max(after.task_counter - before.task_counter, 0.0)
+            rows += after.rows
+            pairs += 1
+    return seconds / rows if rows and 2 * pairs >= len(batches) - 1 else None
+
+
+def _timed_per_row(batches: Sequence[Batch]) -> float:
+    """By the time in which tasks could run, on all slots."""
+    seconds = sum(max(one.seconds - one.overhead_seconds, 0.0) * one.slots for one in batches)
+    return seconds / sum(one.rows for one in batches)
 
 
 def _upper(values: Sequence[float], quantile: float) -> float:
-    """The quantile of few values: with fewer than it can tell apart, the largest but one."""
+    """The quantile of few values: of ten or more, not the largest."""
     ordered = sorted(values)
     index = math.ceil(quantile * len(ordered)) - 1
     # One batch in ten may be a stray: a first one, or one during which a slot was lost.
