@@ -216,14 +216,20 @@ class Penstock:
     def _toml(self) -> str:
         setting = self._setting
         command = [word.replace("{name}", "{worker}") for word in setting.worker]
-        kind = "rabbitmq" if setting.url.startswith("amqp") else "celery"
+        kind, url, secret = "celery", setting.url, ""
+        if url.startswith("amqp"):
+            kind, url = "rabbitmq", url.replace(":guest@", "@")
+            file = setting.folder / "secret"
+            file.touch(0o600)
+            file.write_text("guest", "utf-8")
+            secret = f"secret_file = {_text(str(file))}"
         drain = _DRAIN_SECONDS / setting.factor
         return "\n".join(
             (
                 f'nats.url = "{self._broker.url}"',
                 f'host = {{ name = "bench", run_dir = {_text(str(setting.folder / "run"))} }}',
                 "http.address = ''",
-                f"[sources.bench]\nkind = {_text(kind)}\nurl = {_text(setting.url)}",
+                f"[sources.bench]\nkind = {_text(kind)}\nurl = {_text(url)}\n{secret}",
                 "[pools.bench]",
                 'source = "bench"\nqueues = ["bench"]\npreset = "celery"',
                 f"sla_seconds = {setting.promise_seconds}\nquantile = 0.99",

@@ -27,68 +27,31 @@ import os
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
-
-import kombu
 
 from machine import describe
 from peer_parts import APPS, environment, redis_server, versions
 from penstock.runtime import children
-from penstock.runtime.paths import LOOPBACK, free_port, temporary_dir
+from penstock.runtime.paths import temporary_dir
+from source_brokers import BROKERS, QUEUE, message_broker, queue_length
 from source_load import MEAN_SECONDS, RECORDED, Messages, messages
 from source_scalers import SCALERS, Setting, living
 
 FOUND = Path(__file__).resolve().parents[2] / "shared" / "traces"
 _STEP_SECONDS, _COUNT_SECONDS = 0.1, 0.25
-_QUEUE = "bench"
-
-
-# --- the broker of the messages ------------------------------------------------------------------
-@contextmanager
-def message_broker(options: argparse.Namespace, folder: Path) -> Iterator[str]:
-    """The address of an empty broker."""
-    if options.broker_url:
-        with kombu.Connection(options.broker_url) as connection:
-            connection.SimpleQueue(_QUEUE).clear()
-        yield options.broker_url
-        return
-    server, env = redis_server(options.cache)
-    port = free_port()
-    where = ["--bind", LOOPBACK, "--port", str(port), "--dir", str(folder)]
-    memory = ["--save", "", "--appendonly", "no"]
-    log = folder / "redis.log"
-    child = children.start([str(server), *where, *memory], name="redis", log=log, env=env)
-    try:
-        children.wait_until(child, lambda: "Ready to accept" in log.read_text(), 20.0, "ready")
-        yield f"redis://{LOOPBACK}:{port}/0"
-    finally:
-        child.end()
-
-
-@contextmanager
-def queue_length(url: str) -> Iterator[Callable[[], int]]:
-    """Reads what KEDA's scalers for Redis lists and for RabbitMQ by AMQP do: what waits."""
-    with kombu.Connection(url) as connection:
-        channel = connection.channel()
-        if url.startswith("redis"):
-            yield lambda: int(channel.client.llen(_QUEUE))
-            return
-        channel.queue_declare(_QUEUE, durable=True, auto_delete=False)
-        yield lambda: int(channel.queue_declare(_QUEUE, passive=True).message_count)
 
 
 # --- one run -------------------------------------------------------------------------------------
 def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, Any]:
     """One scaler, one trace."""
     programs = environment(options.cache, "celery")
-    with temporary_dir() as folder, message_broker(options, folder) as url:
+    with temporary_dir() as folder, _broker(options, folder) as url:
         oracle, marker = folder / "oracle", f"bench-{os.getpid()}-{time.monotonic_ns()}"
         env = {"SOURCES_URL": url, "SOURCES_ORACLE": str(oracle), "PYTHONPATH": str(APPS)}
         quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
-        worker = [str(programs / "celery"), "-A", "source_app", "worker", "-Q", _QUEUE]
+        worker = [str(programs / "celery"), "-A", "source_app", "worker", "-Q", QUEUE]
         worker += ["-P", "solo", "-c", "1", "--prefetch-multiplier=1"]
         setting = Setting(
             worker=(*worker, *quiet, "-n", f"{{name}}@{marker}"),
@@ -120,6 +83,10 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
             left = length()
         judged = judge(oracle.read_text("utf-8"), len(load.arrivals), options.sla)
     return {**judged, "worker_seconds": round(used, 1), "most_workers": most, "left": left}
+
+
+def _broker(options: argparse.Namespace, folder: Path) -> AbstractContextManager[str]:
+    return message_broker(options.broker, options.broker_url, options.cache, folder)
 
 
 def _wait_for_workers(folder: Path, count: int) -> None:
@@ -196,11 +163,10 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=FOUND, help="folder; synthetic ones if none")
     parser.add_argument("--trace", action="append", choices=RECORDED, help="only these")
     parser.add_argument("--scaler", action="append", choices=[one.name for one in SCALERS])
-    parser.add_argument(
-        "--broker-url", default="", help="amqp://… or redis://… of a running broker; else a Redis"
-    )
+    parser.add_argument("--broker", choices=BROKERS, default="redis")
+    parser.add_argument("--broker-url", default="", help="of a running one; else one is started")
     parser.add_argument("--seconds", type=float, default=75.0, help="of one trace")
-    parser.add_argument("--tail", type=float, default=10.0)
+    parser.add_argument("--tail", type=float, default=25.0, help="longer than the promise")
     parser.add_argument("--factor", type=float, default=20.0)
     parser.add_argument("--erlang", type=float, default=3.0, help="mean messages in work")
     parser.add_argument("--sla", type=float, default=20.0)
@@ -211,6 +177,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=15.0, help="no run begins that may exceed")
     parser.add_argument("--cache", type=Path, default=home / "penstock-peers")
     options = parser.parse_args()
+    if options.tail <= options.sla:
+        parser.error(f"--tail {options.tail:g}: expected more than the promise, {options.sla:g}")
     machine, ends_at = describe(), time.monotonic() + options.minutes * 60
     programs = environment(options.cache, "celery")
     redis_server(options.cache)
@@ -232,7 +200,7 @@ def main() -> None:
     kept = ("seconds", "tail", "factor", "erlang", "sla", "seed", "count_others")
     result = {
         "machine": machine,
-        "broker": options.broker_url.partition(":")[0] or "redis",
+        "broker": options.broker,
         "versions": versions(programs, ["celery", "kombu", "redis"]),
         "options": {name: getattr(options, name) for name in kept},
         "clocks": f"{options.factor:g} times faster: KEDA polls each {30 / options.factor:g} s, "

@@ -33,6 +33,7 @@ without its broker is not ready, but alive.
 | decider | a decider leads, and a pool's snapshot came within `decider.stale_seconds` |
 | orchestrator | it follows the event log and is not behind |
 | console | its rows are at most 5 s behind the event log |
+| scaler | it has an answer for a pool in advisor mode |
 | executor | its host's last snapshot was stored within `host.lease_seconds` |
 
 `/metrics` serves Prometheus' text format, or OpenMetrics where the `Accept` header asks for it.

@@ -4,77 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator
 
 import grpc
 import pytest
 from tests.buses import both
-from tests.installation import RunningService
-from tests.integration.deciding import EMAILS, QUICK, World
-from tests.integration.guarded import GuardedBroker
-from tests.integration.keda import Keda, reference_of
+from tests.integration.keda import (
+    BUSY,
+    WITHIN,
+    Keda,
+    Site,
+    answered,
+    reference_of,
+    refused,
+    refused_at_last,
+)
 from tests.waiting import eventually
 
-from penstock.bus.nats import connect
-from penstock.bus.protocol import Outgoing
-from penstock.cli.deploy import certificates
-from penstock.config import ConfigError
-from penstock.config.load import check
-from penstock.decider.scaler import app, binding, protocol
-from penstock.decider.scaler.decisions import Decisions
-from penstock.decider.scaler.servicer import Servicer
-from penstock.events.envelope import encode
-from penstock.events.scaling import Reason, ScalingDecisionMade
-from penstock.events.subjects import Subjects
+from penstock.decider.scaler import protocol
+from penstock.events.scaling import ScalingDecisionMade
 from penstock.runtime import children
 from penstock.runtime.paths import free_port
-
-BUSY = {"arrival_per_second": 5.0}  # 10 workers by hybrid
-ADVISED = {**EMAILS["emails"], "advisor": True}
-POOLS = {"emails": ADVISED, "own": {"min_workers": 1}}
-WITHIN = 20.0
-
-
-class Site(World):
-    """A world with scalers, in which measurements of the pool go on until they are changed."""
-
-    def __init__(self, kind: str, make: Any, **scaler: Any) -> None:
-        self.port = free_port()
-        tables = {"port": self.port, "stale_seconds": 1.5, **scaler}
-        super().__init__(kind, make, pools=POOLS, decider=QUICK, scaler=tables)
-        self.make = make
-        self._reporting: asyncio.Task[None] | None = None
-
-    async def measure(self, **fields: Any) -> None:
-        """Reports these figures again and again, as a metrics service does."""
-        self.silence()
-        await self.report(**fields)
-        self._reporting = asyncio.create_task(self._go_on(fields))
-
-    def silence(self) -> None:
-        if self._reporting:
-            self._reporting.cancel()
-            self._reporting = None
-
-    async def _go_on(self, fields: dict[str, Any]) -> None:
-        while True:
-            await asyncio.sleep(0.2)
-            await self.report(**fields)
-
-    async def start_scaler(self) -> RunningService:
-        running = RunningService("scaler", self.settings, await self.client(), app.body)
-        self._services.append(running)
-        return running
-
-    async def close(self) -> None:
-        self.silence()
-        await super().close()
 
 
 @pytest.fixture(params=both("memory"))
@@ -92,39 +43,6 @@ async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
 async def keda(site: Site) -> AsyncIterator[Keda]:
     async with Keda(f"127.0.0.1:{site.port}") as keda:
         yield keda
-
-
-async def answered(ask: Callable[[], Awaitable[Any]], expected: Any) -> None:
-    """Waits until KEDA gets this answer; errors meanwhile are none."""
-
-    async def asked() -> bool:
-        with suppress(grpc.aio.AioRpcError):
-            return bool(await ask() == expected)
-        return False
-
-    await eventually(asked, WITHIN, f"answer {expected}")
-
-
-async def refused(ask: Callable[[], Awaitable[Any]]) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await ask()
-    return caught.value.code(), caught.value.details() or ""
-
-
-async def refused_at_last(ask: Callable[[], Awaitable[Any]], text: str) -> grpc.StatusCode:
-    """Waits until KEDA gets an error with this text."""
-    codes: list[grpc.StatusCode] = []
-
-    async def asked() -> bool:
-        try:
-            await ask()
-        except grpc.aio.AioRpcError as error:
-            codes.append(error.code())
-            return text in (error.details() or "")
-        return False
-
-    await eventually(asked, WITHIN, f"error {text!r}")
-    return codes[-1]
 
 
 # --- answers -------------
@@ -311,108 +229,3 @@ async def test_the_process_reloads_its_settings_and_ends_in_order(settings, tmp_
         assert await child.stop() == 0
     finally:
         await site.close()
-
-
-# --- who may call -------------
-class Files:
-    """An authority with one certificate, as files."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        made = certificates.make(["127.0.0.1"], datetime.now(UTC), 2)
-        self.authority, self.certificate, self.key = (
-            folder / name for name in ("ca.pem", "server.pem", "server.key")
-        )
-        self.authority.write_bytes(made.authority)
-        self.certificate.write_bytes(made.certificate)
-        self.key.write_bytes(made.key)
-
-    def tables(self, client_authority: Path) -> dict[str, str]:
-        return {
-            "tls_certificate_file": str(self.certificate),
-            "tls_key_file": str(self.key),
-            "tls_client_ca_file": str(client_authority),
-        }
-
-    def channel(self, server_authority: Path, *, own: bool = True) -> grpc.ChannelCredentials:
-        pair = (self.key.read_bytes(), self.certificate.read_bytes()) if own else (None, None)
-        return grpc.ssl_channel_credentials(server_authority.read_bytes(), *pair)
-
-
-async def test_only_a_certificate_of_the_named_authority_gets_an_answer(settings, tmp_path) -> None:
-    ours, theirs, others = (Files(tmp_path / name) for name in ("ours", "theirs", "others"))
-    site = Site("memory", settings, **ours.tables(theirs.authority))
-    await site.open()
-    try:
-        await site.start_scaler()
-        await site.start()
-        await site.measure(**BUSY)
-        place = f"127.0.0.1:{site.port}"
-        async with Keda(place, theirs.channel(ours.authority)) as keda:
-            await answered(keda.pods, 10)
-        for wrong in (
-            others.channel(ours.authority),
-            ours.channel(ours.authority),
-            theirs.channel(ours.authority, own=False),
-            None,
-        ):
-            async with Keda(place, wrong) as keda:
-                assert (await refused(keda.is_active))[0] is grpc.StatusCode.UNAVAILABLE
-    finally:
-        await site.close()
-
-
-@pytest.mark.parametrize(
-    ("tables", "text"),
-    [
-        ({"address": "0.0.0.0"}, "other machines reach"),
-        ({"tls_certificate_file": "server.pem"}, "TLS needs all of"),
-        ({"stale_seconds": 1.0}, "expected 10 or more"),
-        (
-            dict.fromkeys(("tls_certificate_file", "tls_key_file"), "/nowhere.pem")
-            | {"tls_client_ca_file": "/nowhere.pem"},
-            "cannot be read",
-        ),
-    ],
-)
-def test_settings_that_would_leave_it_open_or_silent_are_refused(tables, text) -> None:
-    with pytest.raises(ConfigError, match=text):
-        binding.check(check({"scaler": tables, "pools": {"emails": {}}}))
-
-
-async def test_a_taken_port_is_refused_with_what_to_do(site, settings) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        configured = settings(scaler={"port": port}, pools=POOLS)
-        with pytest.raises(ConfigError, match=r"set scaler\.port to a free port"):
-            app.listening(configured, Servicer(Decisions(site.bus, site.subjects, {}, 1.0), 1))
-
-
-async def test_a_key_of_its_own_is_enough(guarded: GuardedBroker, settings) -> None:
-    settings.prefix, port = "penstock", free_port()
-    tables = {"pools": POOLS, "scaler": {"port": port}}
-    keys = {
-        role: guarded.settings(settings, role, **tables)
-        for role in ("orchestrator", "decider", "scaler")
-    }
-    await (await connect(keys["orchestrator"], makes_streams=True)).close()
-    decides, answers = await connect(keys["decider"]), await connect(keys["scaler"])
-    answers.reader.makes_consumers = True
-    running = RunningService("scaler", keys["scaler"], answers, app.body)
-    reason = Reason(step="strategy", rule="deadline.need", workers=4, text="4 wanted")
-    made = ScalingDecisionMade(
-        at=datetime.fromtimestamp(decides.now(), UTC),
-        pool="emails",
-        current=0,
-        target=0,
-        reasons=(reason,),
-        advice=True,
-        strategy="deadline",
-        sla_seconds=30.0,
-    )
-    await decides.append(Outgoing(Subjects().event(made), encode(made)))
-    async with Keda(f"127.0.0.1:{port}") as keda:
-        await answered(keda.pods, 4)
-    await running.stop()
-    await decides.close()
-    assert guarded.violations() == []
