@@ -168,3 +168,11 @@ async def test_one_query_gives_the_figures_of_all_queues(system) -> None:
     assert looks["gone"] == SourceFault("the query gave no row of it")
     assert sorted(await source.names("mail*")) == ["mail", "mail-low"]
     await source.close()
+
+
+async def test_a_pattern_without_a_query_of_names_is_no_empty_list(system) -> None:
+    table = SourceTable(kind="sql", url=system.url, options={"query": QUERY})
+    source = open_source("shop", table)
+    with pytest.raises(SourceAway, match=r"needs options\.names"):
+        await source.names("mail*")
+    await source.close()

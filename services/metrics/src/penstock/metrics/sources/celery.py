@@ -77,6 +77,7 @@ class CelerySource:
                 for queue, depths in zip(queues, lengths, strict=True)
             }
         claimed, delayed = self._by_queue(unacked)
+        self._claims.keep(queues)
         looks = {}
         for queue, depths in zip(queues, lengths, strict=True):
             tags = claimed.get(queue, set())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class ClaimIds:
@@ -15,6 +15,12 @@ class ClaimIds:
     def __init__(self) -> None:
         self._ids: dict[str, frozenset[bytes]] = {}
         self._ended: Counter[str] = Counter()
+
+    def keep(self, queues: Collection[str]) -> None:
+        """Forgets all other queues: those of a pattern come and go."""
+        if not self._ids.keys() <= set(queues):
+            self._ids = {queue: self._ids[queue] for queue in queues if queue in self._ids}
+            self._ended = Counter({queue: self._ended[queue] for queue in self._ids})
 
     def ended(self, queue: str, ids: Iterable[bytes]) -> int:
         """How many have ended so far.

@@ -73,6 +73,7 @@ class LaravelSource:
         size = len(_Answers.__struct_fields__)
         commands = [command for queue in queues for command in self._commands_of(queue, now)]
         answers = await self._redis.read(commands, together=size)
+        self._claims.keep(queues)
         return {
             queue: self._look(queue, answers[nth * size : (nth + 1) * size], now)
             for nth, queue in enumerate(queues)

@@ -62,6 +62,7 @@ class RqSource:
             for nth, queue in enumerate(queues)
         }
         ages = await self._ages(by_queue)
+        self._claims.keep(queues)
         return {
             queue: figures if isinstance(figures, SourceFault) else self._look(queue, figures, ages)
             for queue, figures in by_queue.items()

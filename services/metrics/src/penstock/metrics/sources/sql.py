@@ -77,6 +77,8 @@ class SqlSource:
         return look_of(row)
 
     async def names(self, pattern: str) -> Sequence[str]:
+        if not self._names:
+            raise SourceAway(f"the pattern {pattern!r} needs options.names, a query of names")
         async with self.connection() as connection:
             like = {"like": like_of(pattern)}
             rows = await self.fetch(connection, self._names, like, MOST_NAMES + 1)

@@ -60,11 +60,12 @@ class JobsSource(SqlSource):
         self._settled: dict[str, int] = {}
 
     def parameters(self, queues: Sequence[str]) -> Mapping[str, Any]:
+        self._settled = {queue: self._settled.get(queue, 0) for queue in queues}
         return {"queues": list(queues), "mark": self._mark}
 
     def look_of_row(self, queue: str, row: dict[str, Any]) -> SourceLook | SourceFault:
         recent, settled, self._mark = row.pop("recent"), row.pop("settled"), row.pop("mark")
-        before = self._settled.get(queue, 0)
+        before = self._settled[queue]
         self._settled[queue] = before + settled
         counts = {name: row[name] for name in ("waiting", "claimed", "delayed")}
         bounded = {name: min(count, MOST_ROWS) for name, count in counts.items()}
