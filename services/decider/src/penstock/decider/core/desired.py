@@ -28,6 +28,9 @@ from penstock.events.snapshot import PoolSnapshot
 _MOST_MEMORY_BYTES = 64 * 1024
 """Limit of what a strategy may remember; it is stored with each decision."""
 
+_STALE_LOOKS = 2.5
+"""Figures of a source that is looked at more rarely are stale when two looks are missing."""
+
 
 class DesiredWorkers(msgspec.Struct, frozen=True, kw_only=True):
     """The workers that a pool asks the hosts for.
@@ -71,6 +74,7 @@ def desired_workers(
     An operator's hold comes last: it stands above the strategy, the policies and the bounds of the
     settings. Exclusive pools are pinned and cannot be held.
     """
+    stale_seconds = max(stale_seconds, _STALE_LOOKS * pool.look_seconds)
     fault = _unusable(measurement, now, stale_seconds)
     usable = None if fault else measurement
     proposal = _proposal(pool, state, usable.snapshot if usable else None, now)

@@ -28,6 +28,7 @@ BUILTIN: Mapping[str, str] = {
     "redis-stream": "penstock.metrics.sources.redis_streams",
     "rq": "penstock.metrics.sources.rq",
     "sql": "penstock.metrics.sources.sql",
+    "sqs": "penstock.metrics.sources.sqs",
 }
 """The kinds that ship, each the attribute ``KIND`` of a module that is imported when it is used."""
 _LONGEST_SECRET = 4_000
@@ -65,6 +66,31 @@ def faults(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
                     f"sources.{name} knows only a lower bound: set runtime_seconds, or let the "
                     "source report what came or ended (options arrived or ended, where its kind "
                     "has them)"
+                )
+
+
+def doubts(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
+    """What works and costs or promises too much, by the kinds of the sources.
+
+    Args:
+        settings: tables in which `faults` finds nothing.
+        configured: the pools of the settings.
+    """
+    for name, table in settings.sources.items():
+        kind = kind_of(name, table)
+        if table.look_seconds < kind.least_interval_seconds:
+            yield (
+                f"sources.{name}: interval_seconds {table.look_seconds:g}: each look at kind "
+                f"{table.kind!r} is paid for, and its figures change more slowly: set "
+                f"{kind.least_interval_seconds:g} or more"
+            )
+        for pool in configured.values():
+            sla_seconds = pool.profile.sla_seconds
+            if pool.source == name and sla_seconds < kind.least_sla_seconds:
+                yield (
+                    f"pools.{pool.name}: sla_seconds {sla_seconds:g} cannot be held by figures as "
+                    f"late and coarse as those of kind {table.kind!r}: set "
+                    f"{kind.least_sla_seconds:g} or more"
                 )
 
 
@@ -131,6 +157,8 @@ def _check_url(here: str, table: SourceTable, kind: Kind) -> None:
     if not kind.schemes:
         if table.url:
             raise ConfigError(f"{here}: kind {table.kind!r} takes no url")
+        return
+    if kind.is_url_optional and not table.url:
         return
     schemes = " or ".join(f"{scheme}://" for scheme in kind.schemes)
     try:

@@ -72,14 +72,20 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         open: makes the source; connects to nothing yet. Imports the libraries it needs.
         schemes: that ``url`` may have; none where the kind takes no ``url``.
+        is_url_optional: a source without ``url`` is at its system's usual place.
         runs_command: whether the kind takes ``command`` in place of ``url``.
         options: type of ``options``; its unknown fields should be forbidden.
         counts_arrivals: whether a source with these options reports what came or what ended; else
             arrivals follow only from ``runtime_seconds``.
+        least_interval_seconds: looks more often than this cost more than they show.
+        least_sla_seconds: a shorter promise cannot be held by figures as coarse as these.
     """
 
     open: Callable[[SourceSettings], QueueSource]
     schemes: tuple[str, ...] = ()
+    is_url_optional: bool = False
     runs_command: bool = False
     options: type[msgspec.Struct] = NoOptions
     counts_arrivals: Callable[[Any], bool] = lambda options: True
+    least_interval_seconds: float = 0.0
+    least_sla_seconds: float = 0.0

@@ -1,0 +1,90 @@
+"""Amazon SQS as moto has it, in a process of a test's own on a free port of loopback."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psutil
+import pytest
+
+_START_SECONDS = 60.0
+KEY_ID, SECRET_KEY = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG"
+REGION = "eu-central-1"
+_PROGRAM = """
+import sys, threading
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer("127.0.0.1", int(sys.argv[1]), verbose=False)
+server.start()
+threading.Event().wait()
+"""
+
+
+class SqsServer:
+    """Holds nothing on disk.
+
+    Attributes:
+        url: endpoint of the service.
+    """
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(self.port)], stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            time.sleep(0.02)
+        raise TimeoutError(f"moto does not listen on port {self.port}")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """One operation of boto3's client, whose connection is closed after it."""
+        import boto3
+
+        client = boto3.client(
+            "sqs", endpoint_url=self.url, region_name=REGION,
+            aws_access_key_id=KEY_ID, aws_secret_access_key=SECRET_KEY,
+        )  # fmt: skip
+        try:
+            answer: dict[str, Any] = getattr(client, operation)(**arguments)
+        finally:
+            client.close()
+        return answer
+
+    def connections(self) -> int:
+        """Connections of this process to the server."""
+        return sum(
+            bool(one.raddr) and one.raddr.port == self.port and one.status == "ESTABLISHED"
+            for one in psutil.Process().net_connections("tcp")
+        )
+
+
+@contextmanager
+def sqs_server() -> Iterator[SqsServer]:
+    """Skips where moto's server is not installed."""
+    pytest.importorskip("boto3")
+    pytest.importorskip("moto.server")
+    server = SqsServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
