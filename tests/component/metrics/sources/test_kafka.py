@@ -184,6 +184,21 @@ async def test_the_age_is_that_of_the_oldest_partition(cluster, source) -> None:
     assert (await look(source)).oldest_seconds == 0.0
 
 
+async def test_a_batch_that_is_too_large_hides_its_age_and_nothing_else(
+    cluster, source, monkeypatch
+) -> None:
+    monkeypatch.setattr("penstock.metrics.sources.kafka.connection._MOST_BYTES", 100_000)
+    cluster.put(1, partition=0, age_seconds=90.0, size=300_000)
+    cluster.put(1, partition=1, age_seconds=30.0)
+    for _ in range(3):
+        seen = await look(source)
+        assert seen.waiting == 2
+        assert seen.oldest_seconds == pytest.approx(30.0, abs=1.0)
+    cluster.commit({1: 1})
+    seen = await look(source)
+    assert (seen.waiting, seen.oldest_seconds) == (1, None)
+
+
 # --- where a group begins -----------------------------------------------------------------------
 async def test_a_group_that_never_committed_begins_as_its_consumers_do(cluster) -> None:
     cluster.put(5)
