@@ -5,15 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
 import pytest
+from tests.answering import until_answered
 
-_START_SECONDS = 60.0
 KEY_ID, SECRET_KEY = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG"
 REGION = "eu-central-1"
 _PROGRAM = """
@@ -42,12 +41,7 @@ class SqsServer:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(self.port)], stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            time.sleep(0.02)
-        raise TimeoutError(f"moto does not listen on port {self.port}")
+        until_answered(self.port, b"GET / HTTP/1.0\r\n\r\n", b"HTTP")
 
     def kill(self) -> None:
         if self._process is not None:

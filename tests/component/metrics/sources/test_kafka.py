@@ -13,15 +13,20 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kafka_cluster import KafkaCluster, kafka_cluster
+from tests.unit.decider.given import one_round
 
 from penstock.config.load import ConfigError
+from penstock.config.load import check as settings_of
 from penstock.config.sources import SourceTable
+from penstock.config.topology import pools
 from penstock.metrics.core.sources.arrivals import arrivals
+from penstock.metrics.core.sources.meter import SourceMeter
 from penstock.metrics.sources import QueueSource, SourceAway, SourceFault, SourceLook
 from penstock.metrics.sources.kafka.connection import KafkaConnection, Security
 from penstock.metrics.sources.registry import check, open_source
@@ -226,6 +231,28 @@ async def test_looking_is_no_member_and_makes_no_topic(cluster, source) -> None:
     cluster.put(1, partition=3)
     assert len(cluster.take(6)) == 6  # of all partitions, by the same member
     assert (await look(source)).waiting == 0
+
+
+# --- workers ------------------------------------------------------------------------------------
+async def test_a_pool_gets_no_more_workers_than_there_are_partitions(cluster, source) -> None:
+    mail = {"source": "shop", "command": ["true"], "runtime_seconds": 1.0, "sla_seconds": 5}
+    tree = {
+        "sources": {"shop": {"kind": "kafka"}},
+        "pools": {"mail": {**mail, "min_workers": 0, "max_workers": 50, "strategy": "deadline"}},
+    }
+    [pool] = pools(settings_of(tree)).values()
+    meter = SourceMeter(pool, 60.0, 1.0)
+    targets = []
+    for second, come in enumerate((0, 1, 0, 400), start=1):
+        cluster.put(come)
+        meter.see_source(await source.look(["mail"]), float(second), 1_000_000.0 + second)
+        meter.observe(float(second))
+        at = datetime.fromtimestamp(1_000_000.0 + second, UTC)
+        snapshot = meter.snapshot(float(second), at, {"id": "1", "source": "test"}, "tick")
+        assert snapshot is not None
+        targets.append(one_round(pool, snapshot).decisions[0].target)
+    assert targets[0] == 0
+    assert targets[-1] == PARTITIONS
 
 
 # --- what never ends ----------------------------------------------------------------------------
