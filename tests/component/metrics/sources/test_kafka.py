@@ -159,11 +159,12 @@ async def test_depth_counters_and_age_are_those_of_each_message() -> None:
         put = ended = 0
         for _ in range(40):
             partition, count = chance.randrange(PARTITIONS), chance.randrange(5)
-            age = chance.uniform(0, 600) if not lines[partition] else 0.0
+            age, taking = chance.uniform(0, 600), chance.randrange(3)
+            age = 0.0 if lines[partition] else age  # a line is in the order of its timestamps
             cluster.put(count, partition=partition, age_seconds=age)
             lines[partition] += [time.time() - age] * count
             put += count
-            taken = cluster.take(min(chance.randrange(4), put - ended))
+            taken = cluster.take(min(taking, put - ended))
             for number, _ in taken:
                 lines[number].popleft()
             ended += len(taken)

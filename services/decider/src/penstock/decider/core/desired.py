@@ -176,13 +176,14 @@ def _limited(
     if gap and own < current:
         history.change("stale", "incomplete", current, f"stays {current}: {gap}")
     stands = gap is not None and history.workers == current
-    cap = _cap(snapshot, profile, slots)
-    _bound(history, profile, cap)
+    _bound(history, profile)
+    _cap(history, profile, snapshot, slots)
     wanted = history.workers
     proposal = msgspec.structs.replace(proposal, wanted=wanted, workers=wanted)
     if not stands:  # else a policy could lower what may not be lowered on such measurements
         chain.apply(proposal, state.policies, policies, history)
-        _bound(history, profile, cap)
+        _bound(history, profile)
+        _cap(history, profile, snapshot, slots)
     least = _held(history, hold)
     floor = history.workers if stands else min(max(profile.min_workers, 1), history.workers)
     return DesiredWorkers(
@@ -215,25 +216,22 @@ def _proposal(pool: Pool, state: PoolState, snapshot: PoolSnapshot | None, now: 
     )
 
 
-def _cap(snapshot: PoolSnapshot | None, profile: Profile, slots: int) -> int | None:
-    """Workers beyond which more have nothing to do; None where there is no such number.
-
-    The pool's minimum is above it, and one worker: a topic may have no partition yet.
-    """
-    if snapshot is None or snapshot.cap is None:
-        return None
-    return max(whole(snapshot.cap / slots), profile.min_workers, 1)
-
-
-def _bound(history: History, profile: Profile, cap: int | None = None) -> None:
+def _bound(history: History, profile: Profile) -> None:
     least, most = profile.min_workers, profile.max_workers
     if history.workers < least:
         history.change("bounds", "min_workers", least, f"{least}: the pool's minimum")
     elif history.workers > most:
         history.change("bounds", "max_workers", most, f"{most}: the pool's maximum")
-    if cap is not None and history.workers > cap:
-        text = f"{cap}: more would find nothing to do, as the source has that many partitions"
-        history.change("bounds", "cap", cap, text)
+
+
+def _cap(history: History, profile: Profile, snapshot: PoolSnapshot | None, slots: int) -> None:
+    """No more workers than find something to do, but the pool's minimum, and one."""
+    if snapshot is None or snapshot.cap is None:
+        return
+    most = max(whole(snapshot.cap / slots), profile.min_workers, 1)
+    if history.workers > most:
+        text = f"{most}: the source lets {snapshot.cap} messages be handled at a time at most"
+        history.change("bounds", "cap", most, text)
 
 
 def _held(history: History, hold: Hold | None) -> int:

@@ -17,7 +17,7 @@ class SourceAway(Exception):
 class QueueSource(Protocol):
     """Observes another system's queues. Never takes, acknowledges, declares or deletes.
 
-    It has at most one connection at a time, made by the first look that needs it.
+    It has at most one connection at a time to each server, made by the first look that needs it.
     """
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:

@@ -131,10 +131,10 @@ class SqsSource:
         )
 
     def _text(self, error: Exception) -> str:
-        text = str(error)[:300] or type(error).__name__
+        text = str(error) or type(error).__name__
         for secret in self._secrets.values():
             text = text.replace(secret, "***")
-        return text
+        return text[:300]
 
 
 def _preload(loader: Any) -> None:
