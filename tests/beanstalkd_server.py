@@ -5,14 +5,12 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-_START_SECONDS = 60.0
+from tests.answering import until_answered
 
 
 class BeanstalkdServer:
@@ -35,14 +33,7 @@ class BeanstalkdServer:
                 ["beanstalkd", "-l", "127.0.0.1", "-p", str(self.port), *self._arguments],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as asked:
-                asked.sendall(b"list-tube-used\r\n")
-                if asked.recv(100).startswith(b"USING"):
-                    return
-            time.sleep(0.02)
-        raise TimeoutError((self._folder / "beanstalkd.log").read_text())
+        until_answered(self.port, b"list-tube-used\r\n", b"USING", self._folder / "beanstalkd.log")
 
     def kill(self) -> None:
         if self._process is not None:

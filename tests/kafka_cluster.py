@@ -55,7 +55,7 @@ class KafkaCluster:
             self._process = None
 
     def put(self, count: int, **where: Any) -> None:
-        """Messages come; ``topic``, ``partition``, and ``age_seconds`` of the first of them."""
+        """Messages come; see `_Clients.put`."""
         self._ask({"act": "put", "count": count, **where})
 
     def take(self, count: int, **where: Any) -> list[list[int]]:
@@ -128,12 +128,17 @@ class _Clients:
         raise TimeoutError(topic)
 
     def put(
-        self, count: int, topic: str = "mail", partition: int = -1, age_seconds: float = 0.0
+        self,
+        count: int,
+        topic: str = "mail",
+        partition: int = -1,
+        age_seconds: float = 0.0,
+        size: int = 4,
     ) -> None:
         first_ms = int((time.time() - age_seconds) * 1000)
         place = {} if partition < 0 else {"partition": partition}
         for nth in range(count):
-            self._producer.produce(topic, b"body", timestamp=first_ms + nth, **place)
+            self._producer.produce(topic, b"x" * size, timestamp=first_ms + nth, **place)
         assert not self._producer.flush(_START_SECONDS)
 
     def take(self, count: int, topic: str = "mail") -> list[list[int]]:

@@ -33,6 +33,16 @@ def test_the_page_lists_each_kind_and_each_figure() -> None:
     assert figures <= set(re.findall(r"`(\w+)`", PAGE))
 
 
+def test_a_check_names_looks_that_cost_and_promises_that_are_too_short() -> None:
+    pool = {"source": "orders", "command": ["true"], "sla_seconds": 15, "runtime_seconds": 1}
+    source = {"kind": "sqs", "interval_seconds": 1}
+    settings = check({"sources": {"orders": source}, "pools": {"orders": pool}})
+    remarks = judge(settings, pools(settings), no_import=True)
+    coarse = [(one.level, one.text) for one in remarks if one.rule == "coarse-source"]
+    assert [level for level, _ in coarse] == ["warning", "warning"]
+    assert [text.partition(":")[0] for _, text in coarse] == ["sources.orders", "pools.orders"]
+
+
 def test_a_check_names_what_a_source_lacks_on_this_machine(tmp_path) -> None:
     secret, command = tmp_path / "secret", ["/nowhere/depths"]
     source = {"kind": "command", "command": command, "secret_file": str(secret)}

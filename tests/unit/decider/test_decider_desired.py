@@ -51,6 +51,13 @@ def test_no_more_workers_than_find_something_to_do():
     assert story(one_round(pool(), snapshot(**BUSY, cap=20))) == [("strategy", 20)]
 
 
+def test_figures_of_a_source_are_stale_when_two_looks_are_missing():
+    rare = msgspec.structs.replace(pool(), look_seconds=10.0)
+    for age, step in ((24.0, "strategy"), (26.0, "stale")):
+        late = snapshot(**BUSY, queue_age_seconds=age)
+        assert story(one_round(rare, late, age=0.5))[0][0] == step
+
+
 def test_a_pinned_pool_is_not_scaled_but_its_breach_is_told():
     late = snapshot(waiting=50, oldest_waiting_seconds=90, workers_ready=1)
     outcome = one_round(pool(kind="exclusive"), late)

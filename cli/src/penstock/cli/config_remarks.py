@@ -107,8 +107,11 @@ def _source_remarks(settings: Settings, configured: Mapping[str, Pool]) -> Itera
         return
     from penstock.metrics.sources import registry  # noqa: PLC0415 - keeps `--help` quick
 
-    for text in registry.faults(settings, configured):
+    errors = list(registry.faults(settings, configured))
+    for text in errors:
         yield Remark(rule="bad-source", level="error", text=text)
+    for text in () if errors else registry.doubts(settings, configured):
+        yield _warning("coarse-source", text)
     # The metrics service may run on another machine, so neither is an error.
     for name, table in settings.sources.items():
         if fault := registry.secret_fault(name, table):

@@ -45,13 +45,15 @@ _WRONG_KINDS = {
 }
 
 
-def as_foreign(pool: Pool, table: PoolTable) -> Pool:
+def as_foreign(settings: Settings, pool: Pool, table: PoolTable) -> Pool:
     """The pool with its queues in another system: it has none of jobs."""
+    source = settings.sources.get(table.source)
     return msgspec.structs.replace(
         pool,
         queues=(),
         source=table.source,
         source_queues=pool.queues,
+        look_seconds=source.look_seconds if source else 0.0,
         command=table.command,
         preset=table.preset,
         ready=_or_preset(table, "ready"),

@@ -272,6 +272,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
         slots: jobs that one worker runs at a time; tasks, of a Spark Worker.
         source: the other system that has the pool's queues; empty for none.
         source_queues: names of the queues there, in priority order; of streaming queries.
+        look_seconds: time between two looks at these; 0 for queues of our own.
         command: what is run as each worker; empty for workers of our own.
         preset: the library of that; worked into ``ready`` and ``drain``.
         runtime_seconds: of one message, until it is measured; 0 where that is not known.
@@ -287,6 +288,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     slots_per_job: int = 1
     source: str = ""
     source_queues: tuple[str, ...] = ()
+    look_seconds: float = 0.0
     command: tuple[str, ...] = ()
     preset: PresetName = ""
     ready: str = "seconds:1"

@@ -10,6 +10,10 @@ from msgspec import Meta
 from penstock.config.secret_names import is_secret
 from penstock.config.section import Name, Section
 
+_LOOK_SECONDS = 1.0
+_COARSE = {"sqs": 10.0}
+"""Kinds whose looks are paid for."""
+
 
 class SourceTable(Section, frozen=True, kw_only=True):
     """Another system that holds queues, which is only read: nothing is taken or changed there.
@@ -24,7 +28,7 @@ class SourceTable(Section, frozen=True, kw_only=True):
             value of the header ``Authorization`` where the kind speaks HTTP.
         command: of kind ``command``: a program and its arguments, run without a shell.
         options: what else the kind takes, by name.
-        interval_seconds: time between two looks.
+        interval_seconds: time between two looks; where it is not set 1, of kind ``sqs`` 10.
         timeout_seconds: a look that takes longer is a failed one.
     """
 
@@ -33,7 +37,7 @@ class SourceTable(Section, frozen=True, kw_only=True):
     secret_file: Annotated[str, Meta(max_length=4_000)] = ""
     command: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
     options: dict[str, Any] = {}
-    interval_seconds: Annotated[float, Meta(ge=0.2, le=3600)] = 1.0
+    interval_seconds: Annotated[float, Meta(ge=0.2, le=3600)] | None = None
     timeout_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 5.0
 
     def __post_init__(self) -> None:
@@ -46,3 +50,8 @@ class SourceTable(Section, frozen=True, kw_only=True):
             raise ValueError("url: found text that is no address, expected scheme://host") from None
         if password is not None or any(is_secret(name, ()) for name in names):
             raise ValueError("url holds a password: write it to a file and name it in secret_file")
+
+    @property
+    def look_seconds(self) -> float:
+        """Time between two looks."""
+        return self.interval_seconds or _COARSE.get(self.kind, _LOOK_SECONDS)

@@ -156,7 +156,7 @@ def _pool(settings: Settings, name: str, table: PoolTable) -> Pool:
     if wrong := wrong_of_foreign(settings, table):
         raise ConfigError(f"pools.{name}: {wrong}")
     if is_foreign(table):
-        return as_foreign(pool, table)
+        return as_foreign(settings, pool, table)
     if pool.kind == "spark":
         return _spark(settings, pool, table)
     if not table.priorities:

@@ -13,15 +13,20 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.kafka_cluster import KafkaCluster, kafka_cluster
+from tests.unit.decider.given import one_round
 
 from penstock.config.load import ConfigError
+from penstock.config.load import check as settings_of
 from penstock.config.sources import SourceTable
+from penstock.config.topology import pools
 from penstock.metrics.core.sources.arrivals import arrivals
+from penstock.metrics.core.sources.meter import SourceMeter
 from penstock.metrics.sources import QueueSource, SourceAway, SourceFault, SourceLook
 from penstock.metrics.sources.kafka.connection import KafkaConnection, Security
 from penstock.metrics.sources.registry import check, open_source
@@ -154,11 +159,12 @@ async def test_depth_counters_and_age_are_those_of_each_message() -> None:
         put = ended = 0
         for _ in range(40):
             partition, count = chance.randrange(PARTITIONS), chance.randrange(5)
-            age = chance.uniform(0, 600) if not lines[partition] else 0.0
+            age, taking = chance.uniform(0, 600), chance.randrange(3)
+            age = 0.0 if lines[partition] else age  # a line is in the order of its timestamps
             cluster.put(count, partition=partition, age_seconds=age)
             lines[partition] += [time.time() - age] * count
             put += count
-            taken = cluster.take(min(chance.randrange(4), put - ended))
+            taken = cluster.take(min(taking, put - ended))
             for number, _ in taken:
                 lines[number].popleft()
             ended += len(taken)
@@ -182,6 +188,21 @@ async def test_the_age_is_that_of_the_oldest_partition(cluster, source) -> None:
     assert (await look(source)).oldest_seconds == pytest.approx(30.0, abs=1.0)
     cluster.commit({0: 5})
     assert (await look(source)).oldest_seconds == 0.0
+
+
+async def test_a_batch_that_is_too_large_hides_its_age_and_nothing_else(
+    cluster, source, monkeypatch
+) -> None:
+    monkeypatch.setattr("penstock.metrics.sources.kafka.connection._MOST_BYTES", 100_000)
+    cluster.put(1, partition=0, age_seconds=90.0, size=300_000)
+    cluster.put(1, partition=1, age_seconds=30.0)
+    for _ in range(3):
+        seen = await look(source)
+        assert seen.waiting == 2
+        assert seen.oldest_seconds == pytest.approx(30.0, abs=1.0)
+    cluster.commit({1: 1})
+    seen = await look(source)
+    assert (seen.waiting, seen.oldest_seconds) == (1, None)
 
 
 # --- where a group begins -----------------------------------------------------------------------
@@ -211,6 +232,28 @@ async def test_looking_is_no_member_and_makes_no_topic(cluster, source) -> None:
     cluster.put(1, partition=3)
     assert len(cluster.take(6)) == 6  # of all partitions, by the same member
     assert (await look(source)).waiting == 0
+
+
+# --- workers ------------------------------------------------------------------------------------
+async def test_a_pool_gets_no_more_workers_than_there_are_partitions(cluster, source) -> None:
+    mail = {"source": "shop", "command": ["true"], "runtime_seconds": 1.0, "sla_seconds": 5}
+    tree = {
+        "sources": {"shop": {"kind": "kafka"}},
+        "pools": {"mail": {**mail, "min_workers": 0, "max_workers": 50, "strategy": "deadline"}},
+    }
+    [pool] = pools(settings_of(tree)).values()
+    meter = SourceMeter(pool, 60.0, 1.0)
+    targets = []
+    for second, come in enumerate((0, 1, 0, 400), start=1):
+        cluster.put(come)
+        meter.see_source(await source.look(["mail"]), float(second), 1_000_000.0 + second)
+        meter.observe(float(second))
+        at = datetime.fromtimestamp(1_000_000.0 + second, UTC)
+        snapshot = meter.snapshot(float(second), at, {"id": "1", "source": "test"}, "tick")
+        assert snapshot is not None
+        targets.append(one_round(pool, snapshot).decisions[0].target)
+    assert targets[0] == 0
+    assert targets[-1] == PARTITIONS
 
 
 # --- what never ends ----------------------------------------------------------------------------

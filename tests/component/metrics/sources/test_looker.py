@@ -82,11 +82,11 @@ async def test_a_fault_leaves_the_last_look_with_its_age_and_backs_off(monkeypat
     system, meter = SimulatedSystem(), meter_of("mail")
     looker = looker_of(system, meter)
     await system.put(5)
-    assert await looker.look() == TABLE.interval_seconds
+    assert await looker.look() == TABLE.look_seconds
     await system.stop()
     pauses = [await looker.look() for _ in range(9)]
     assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (2 * TABLE.interval_seconds, MOST_BACKOFF_SECONDS)
+    assert (pauses[0], pauses[-1]) == (2 * TABLE.look_seconds, MOST_BACKOFF_SECONDS)
     later = time.monotonic() + 100
     snapshot = meter.snapshot(later, datetime.now(UTC), {"id": "1", "source": "t"}, "tick")
     assert snapshot is not None
@@ -95,7 +95,7 @@ async def test_a_fault_leaves_the_last_look_with_its_age_and_backs_off(monkeypat
     assert "stopped" in snapshot.source_fault
     assert await system.connections() == 0
     await system.start()
-    assert await looker.look() == TABLE.interval_seconds
+    assert await looker.look() == TABLE.look_seconds
     snapshot = snapshot_of(meter)
     assert snapshot is not None
     assert snapshot.source_fault == ""
@@ -141,13 +141,13 @@ async def test_a_source_that_cannot_be_made_is_made_when_it_can(tmp_path, caplog
     program = ("sh", "-c", 'echo "{\\"mail\\": {\\"waiting\\": 3}}"')
     table = SourceTable(kind="command", command=program, secret_file=str(secret))
     looker = SourceLooker("shop", table, [meter])
-    assert await looker.look() == 2 * table.interval_seconds
-    assert await looker.look() == 4 * table.interval_seconds
+    assert await looker.look() == 2 * table.look_seconds
+    assert await looker.look() == 4 * table.look_seconds
     assert meter.source_queues[0].fault.startswith("sources.shop.secret_file")
     assert len(caplog.records) == 1
     secret.write_text("s3cret")
     secret.chmod(0o600)
-    assert await looker.look() == table.interval_seconds
+    assert await looker.look() == table.look_seconds
     snapshot = snapshot_of(meter)
     assert snapshot is not None
     assert (snapshot.waiting, snapshot.source_fault) == (3, "")
@@ -216,7 +216,7 @@ async def test_figures_that_cannot_be_are_a_fault_of_that_queue() -> None:
     await system.put(3)
     await looker.look()
     system.reports["mail"] = SourceLook(waiting=-5)
-    assert await looker.look() == TABLE.interval_seconds
+    assert await looker.look() == TABLE.look_seconds
     snapshot = snapshot_of(meter)
     assert snapshot is not None
     assert snapshot.waiting == 3

@@ -135,6 +135,15 @@ def test_nothing_is_stuck_while_the_group_commits_nowhere() -> None:
     assert topic.stuck == 0
 
 
+def test_who_commits_first_after_a_silence_condemns_no_other() -> None:
+    topic = progress({0: Offsets(0, 10, 1), 1: Offsets(0, 99, 1)})
+    topic.observe({0: Offsets(0, 10, 2), 1: Offsets(0, 99, 2)}, 1.0)
+    topic.observe({0: Offsets(0, 10, 3), 1: Offsets(0, 99, 2)}, 501.0)
+    assert topic.stuck == 0
+    topic.observe({0: Offsets(0, 10, 4), 1: Offsets(0, 99, 2)}, 562.0)
+    assert topic.stuck == 97
+
+
 def test_an_idle_partition_says_nothing_about_one_that_waits() -> None:
     idle_beside = [{0: Offsets(0, 5, 5), 1: Offsets(0, 10 + nth, 2)} for nth in range(500)]
     assert progress(*idle_beside).stuck == 0

@@ -149,7 +149,7 @@ class SourceLooker:
             log.debug("source %s: closing failed: %s", self.name, type(error).__name__)
 
     def _pause_seconds(self) -> float:
-        interval = self._table.interval_seconds
+        interval = self._table.look_seconds
         if not self._failures:
             return max(interval, self._patterns_cost_seconds / _LOOK_SHARE)
         return max(min(interval * 2.0 ** min(self._failures, 10), MOST_BACKOFF_SECONDS), interval)

@@ -30,6 +30,9 @@ PLAN_STANDS = "the plan stands: "
 _MOST_MEMORY_BYTES = 64 * 1024
 """Limit of what a strategy may remember; it is stored with each decision."""
 
+_STALE_LOOKS = 2.5
+"""Figures of a source that is looked at more rarely are stale when two looks are missing."""
+
 
 class DesiredWorkers(msgspec.Struct, frozen=True, kw_only=True):
     """The workers that a pool asks the hosts for.
@@ -73,6 +76,7 @@ def desired_workers(
     An operator's hold comes last: it stands above the strategy, the policies and the bounds of the
     settings. Exclusive pools are pinned and cannot be held.
     """
+    stale_seconds = max(stale_seconds, _STALE_LOOKS * pool.look_seconds)
     fault = _unusable(measurement, now, stale_seconds)
     usable = None if fault else measurement
     proposal = _proposal(pool, state, usable.snapshot if usable else None, now)
@@ -174,13 +178,14 @@ def _limited(
     if gap and own < current:
         history.change("stale", "incomplete", current, f"stays {current}: {gap}")
     stands = gap is not None and history.workers == current
-    cap = _cap(snapshot, profile, slots)
-    _bound(history, profile, cap)
+    _bound(history, profile)
+    _cap(history, profile, snapshot, slots)
     wanted = history.workers
     proposal = msgspec.structs.replace(proposal, wanted=wanted, workers=wanted)
     if not stands:  # else a policy could lower what may not be lowered on such measurements
         chain.apply(proposal, state.policies, policies, history)
-        _bound(history, profile, cap)
+        _bound(history, profile)
+        _cap(history, profile, snapshot, slots)
     least = _held(history, hold)
     floor = history.workers if stands else min(max(profile.min_workers, 1), history.workers)
     return DesiredWorkers(
@@ -217,25 +222,22 @@ def _proposal(pool: Pool, state: PoolState, snapshot: PoolSnapshot | None, now: 
     )
 
 
-def _cap(snapshot: PoolSnapshot | None, profile: Profile, slots: int) -> int | None:
-    """Workers beyond which more have nothing to do; None where there is no such number.
-
-    The pool's minimum is above it, and one worker: a topic may have no partition yet.
-    """
-    if snapshot is None or snapshot.cap is None:
-        return None
-    return max(whole(snapshot.cap / slots), profile.min_workers, 1)
-
-
-def _bound(history: History, profile: Profile, cap: int | None = None) -> None:
+def _bound(history: History, profile: Profile) -> None:
     least, most = profile.min_workers, profile.max_workers
     if history.workers < least:
         history.change("bounds", "min_workers", least, f"{least}: the pool's minimum")
     elif history.workers > most:
         history.change("bounds", "max_workers", most, f"{most}: the pool's maximum")
-    if cap is not None and history.workers > cap:
-        text = f"{cap}: more would find nothing to do, as the source has that many partitions"
-        history.change("bounds", "cap", cap, text)
+
+
+def _cap(history: History, profile: Profile, snapshot: PoolSnapshot | None, slots: int) -> None:
+    """No more workers than find something to do, but the pool's minimum, and one."""
+    if snapshot is None or snapshot.cap is None:
+        return
+    most = max(whole(snapshot.cap / slots), profile.min_workers, 1)
+    if history.workers > most:
+        text = f"{most}: the source lets {snapshot.cap} messages be handled at a time at most"
+        history.change("bounds", "cap", most, text)
 
 
 def _held(history: History, hold: Hold | None) -> int:

@@ -37,6 +37,7 @@ BUILTIN: Mapping[str, str] = {
     "sidekiq": "penstock.metrics.sources.sidekiq",
     "spark-stream": "penstock.metrics.sources.spark_stream",
     "sql": "penstock.metrics.sources.sql",
+    "sqs": "penstock.metrics.sources.sqs",
 }
 """The kinds that ship: of a module that is imported when it is used, the attribute ``KIND`` or the
 one behind the colon."""
@@ -96,6 +97,31 @@ def _pattern_faults(name: str, table: SourceTable, configured: Mapping[str, Pool
                 f"pools.{pool.name}: queues: found the pattern {pattern!r}, but kind "
                 f"{table.kind!r} as it is set in sources.{name} lists no queues: name them"
             )
+
+
+def doubts(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
+    """What works and costs or promises too much, by the kinds of the sources.
+
+    Args:
+        settings: tables in which `faults` finds nothing.
+        configured: the pools of the settings.
+    """
+    for name, table in settings.sources.items():
+        kind = kind_of(name, table)
+        if table.look_seconds < kind.least_interval_seconds:
+            yield (
+                f"sources.{name}: interval_seconds {table.look_seconds:g}: each look at kind "
+                f"{table.kind!r} is paid for, and its figures change more slowly: set "
+                f"{kind.least_interval_seconds:g} or more"
+            )
+        for pool in configured.values():
+            sla_seconds = pool.profile.sla_seconds
+            if pool.source == name and sla_seconds < kind.least_sla_seconds:
+                yield (
+                    f"pools.{pool.name}: sla_seconds {sla_seconds:g} cannot be held by figures as "
+                    f"late and coarse as those of kind {table.kind!r}: set "
+                    f"{kind.least_sla_seconds:g} or more"
+                )
 
 
 def secret_fault(name: str, table: SourceTable) -> str:
@@ -168,6 +194,8 @@ def _check_url(here: str, table: SourceTable, kind: Kind) -> None:
     if not kind.schemes:
         if table.url:
             raise ConfigError(f"{here}: kind {table.kind!r} takes no url")
+        return
+    if kind.is_url_optional and not table.url:
         return
     schemes = " or ".join(f"{scheme}://" for scheme in kind.schemes)
     try:

@@ -29,7 +29,7 @@ class StreamReports(Protocol):
 class QueueSource(Protocol):
     """Observes another system's queues. Never takes, acknowledges, declares or deletes.
 
-    It has at most one connection at a time, made by the first look that needs it.
+    It has at most one connection at a time to each server, made by the first look that needs it.
     """
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, AnyLook | SourceFault]:
@@ -111,6 +111,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         open: makes the source; connects to nothing yet. Imports the libraries it needs.
         schemes: that ``url`` may have; none where the kind takes no ``url``.
+        is_url_optional: a source without ``url`` is at its system's usual place.
         runs_command: whether the kind takes ``command`` in place of ``url``.
         options: type of ``options``; its unknown fields should be forbidden.
         counts_arrivals: whether a source with these options reports what came or what ended; else
@@ -120,13 +121,18 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         takes_secret: whether ``secret_file`` may be set.
         reports_only_waiting: whether a source at this ``url`` reports nothing but what waits: then
             arrivals do not even follow from ``runtime_seconds``.
+        least_interval_seconds: looks more often than this cost more than they show.
+        least_sla_seconds: a shorter promise cannot be held by figures as coarse as these.
     """
 
     open: Callable[[SourceSettings], QueueSource]
     schemes: tuple[str, ...] = ()
+    is_url_optional: bool = False
     runs_command: bool = False
     options: type[msgspec.Struct] = NoOptions
     counts_arrivals: Callable[[Any], bool] = lambda options: True
     lists_queues: Callable[[Any], bool] = lambda options: False
     takes_secret: bool = True
     reports_only_waiting: Callable[[str], bool] = lambda url: False
+    least_interval_seconds: float = 0.0
+    least_sla_seconds: float = 0.0

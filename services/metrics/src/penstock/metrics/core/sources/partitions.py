@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -75,6 +75,7 @@ class TopicProgress:
         """
         if self._has_gone_back(offsets):
             self.forget()
+        moved = set()
         has_committed = False
         for partition, current in offsets.items():
             self._first_ends.setdefault(partition, current.end)
@@ -85,10 +86,11 @@ class TopicProgress:
                 continue
             has_committed |= current.committed != before.committed
             if position != before.position or position == current.end:
+                moved.add(partition)
                 before.passed_at = before.stuck_end = None
             before.position, before.end, before.committed = position, current.end, current.committed
         if has_committed:
-            self._find_stuck(now)
+            self._find_stuck(self._partitions.keys() - moved, now)
 
     def forget(self) -> None:
         """The topic is not there, or is another one of the same name."""
@@ -164,12 +166,11 @@ class TopicProgress:
             begin = skipped_to
         return min(max(begin, current.low), current.end)
 
-    def _find_stuck(self, now: float) -> None:
-        """The group has committed: not in the partitions that stayed behind."""
-        for progress in self._partitions.values():
-            if progress.position == progress.end or progress.stuck_end is not None:
-                continue
+    def _find_stuck(self, behind: Iterable[int], now: float) -> None:
+        """The group has committed, but not in the partitions that stayed behind."""
+        for partition in behind:
+            progress = self._partitions[partition]
             if progress.passed_at is None:
                 progress.passed_at = now
-            elif now - progress.passed_at >= self._stuck_seconds:
+            elif progress.stuck_end is None and now - progress.passed_at >= self._stuck_seconds:
                 progress.stuck_end = progress.end
