@@ -218,7 +218,8 @@ async def urgent_beside(
         for number in range(int(seconds * _URGENT_A_SECOND))
     )
     waiting: dict[str, float] = {}
-    took, decided = [], 0
+    took: list[float] = []
+    decided = 0
     while requests or waiting:
         now = time.monotonic()
         while requests and requests[0][0] <= now:
@@ -232,8 +233,8 @@ async def urgent_beside(
         whole = len(due) == len(installation.pools)
         await decider.round(START + 1000 + now - begin, None if whole else due)
         decided += len(due)
-        for pool in due & waiting.keys():
-            took.append((time.monotonic() - waiting.pop(pool)) * 1000)
+        ended = time.monotonic()
+        took += [(ended - waiting.pop(pool)) * 1000 for pool in due & waiting.keys()]
     return took, decided // len(installation.pools)
 
 

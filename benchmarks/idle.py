@@ -92,7 +92,9 @@ def idle(up: int, seconds: float) -> dict[str, Any]:
 
 async def first_result(folder: Path, spark: bool) -> float:
     """Seconds from the dispatch to the result."""
-    settings = check({"nats": {"url": find_url(folder / ".penstock")[0]}, "jobs": {"modules": ["idle"]}})
+    settings = check(
+        {"nats": {"url": find_url(folder / ".penstock")[0]}, "jobs": {"modules": ["idle"]}}
+    )
     began = time.monotonic()
     async with Client.connect(settings) as client:
         call = first_on_spark(rows=1000) if spark else first(text="one")
