@@ -6,17 +6,22 @@ hosts whose plan changed.
 The deciding process is pinned to one core; the broker is a process of its own. `cpu` counts this
 process's time, `wall` the waiting for the broker's answers too. Two ways of telling: `each`
 decision as an event, the most there can be, and `news`, as the service does. `urgent_ms`: one pool
-among so many is decided at once, from its snapshot in hand to the command stored.
+among so many is decided at once, from its snapshot in hand to the command stored. `beside_ms`: the
+same while rounds over all pools follow one another as the service schedules them, from the moment
+at which the decision is requested, whatever is being decided then. `--slice 1000000` decides all
+pools at a time, as it was before slices.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import random
 import statistics
 import time
+from collections import deque
 from typing import Any
 
 import uvloop
@@ -36,6 +41,7 @@ from penstock.decider.publishing.event_filter import EventFilter
 from penstock.decider.publishing.journal import Journal, Made
 from penstock.decider.publishing.recorder import Recorder
 from penstock.decider.publishing.spans import DecisionSpans
+from penstock.decider.rhythm import SLICE_POOLS, Rhythm
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects
 from penstock.runtime.broker import Broker
@@ -44,6 +50,7 @@ POOLS_A_HOST = 50
 START = 1_700_000_000.0
 REPEAT_SECONDS = 60.0
 _URGENT = 200
+_URGENT_A_SECOND = 20
 
 
 class Installation:
@@ -60,9 +67,9 @@ class Installation:
         self._rates = {name: self._random.uniform(0.1, 10) for name in names}
         self._hosts = [f"host-{number}" for number in range(max(2, pools // POOLS_A_HOST))]
 
-    def inputs(self, state: State, now: float, due: str | None = None) -> Inputs:
-        """All pools measured anew, or only the one that is due."""
-        for name in self.pools if due is None else (due,):
+    def inputs(self, state: State, now: float, due: frozenset[str] | None = None) -> Inputs:
+        """All pools measured anew, or only those that are due."""
+        for name in self.pools if due is None else due:
             self._seen[name] = MeasuredPool(self._snapshot(name, state), now - 0.05)
         return Inputs(
             pools=self.pools,
@@ -70,7 +77,7 @@ class Installation:
             measured_hosts={host: MeasuredHost(_host(host), now - 0.05) for host in self._hosts},
             strategies=BUILTIN,
             rules=Rules(),
-            due=None if due is None else frozenset([due]),
+            due=due,
         )
 
     def _snapshot(self, name: str, state: State) -> PoolSnapshot:
@@ -128,7 +135,7 @@ class Decider:
     async def load(self) -> None:
         await self._commander.load()
 
-    async def round(self, now: float, due: str | None = None) -> dict[str, float]:
+    async def round(self, now: float, due: frozenset[str] | None = None) -> dict[str, float]:
         inputs = self._installation.inputs(self._state, now, due)  # measured elsewhere: not counted
         wall, cpu = time.perf_counter(), time.process_time()
         before, outcome = self._state, decide(self._state, inputs, now)
@@ -151,10 +158,19 @@ class Decider:
         }
 
 
-async def measure(settings: Settings, pools: int, strategy: str, news: bool, seconds: float) -> Any:
+async def measure(
+    settings: Settings,
+    pools: int,
+    strategy: str,
+    news: bool,
+    seconds: float,
+    slice_pools: int,
+    beside_seconds: float,
+) -> Any:
     garbage.look_rarely()  # as the service does
     bus = await connect(settings)
-    decider = Decider(bus, Subjects(settings.prefix), Installation(pools, strategy), news)
+    installation = Installation(pools, strategy)
+    decider = Decider(bus, Subjects(settings.prefix), installation, news)
     await decider.load()
     await decider.round(START)  # the first one starts everything: not usual
     rounds, ends = [], time.monotonic() + seconds
@@ -163,10 +179,10 @@ async def measure(settings: Settings, pools: int, strategy: str, news: bool, sec
     urgent = []
     for number in range(_URGENT):
         now = START + 1 + len(rounds) + number / _URGENT
-        one = await decider.round(now, due=f"pool-{number % pools}")
+        one = await decider.round(now, due=frozenset([f"pool-{number % pools}"]))
         urgent.append(one["wall"] * 1000)
+    beside, slices = await urgent_beside(decider, installation, slice_pools, beside_seconds)
     await bus.close()
-    cuts = statistics.quantiles(urgent, n=100)
     each = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
     return {
         "pools_per_second_cpu": round(pools / each["cpu"]),
@@ -175,8 +191,51 @@ async def measure(settings: Settings, pools: int, strategy: str, news: bool, sec
         "of_that_deciding": round(each["decide"] / pools * 1e6, 1),
         "events_a_round": each["events"],
         "rounds": len(rounds),
-        "urgent_ms": {"p50": round(cuts[49], 2), "p99": round(cuts[98], 2)},
+        "urgent_ms": _cuts(urgent),
+        "beside_ms": _cuts(beside),
+        "beside_rounds": slices,
     }
+
+
+def _cuts(milliseconds: list[float]) -> dict[str, float]:
+    cuts = statistics.quantiles(milliseconds, n=100)
+    return {
+        "p50": round(cuts[49], 2),
+        "p99": round(cuts[98], 2),
+        "max": round(max(milliseconds), 2),
+    }
+
+
+async def urgent_beside(
+    decider: Decider, installation: Installation, slice_pools: int, seconds: float
+) -> tuple[list[float], int]:
+    """Milliseconds from each request to its command, and the rounds over all pools meanwhile."""
+    chance, rhythm = random.Random(1), Rhythm(slice_pools=slice_pools)
+    rhythm.due(installation.pools, time.monotonic())  # the first round, which is over all at a time
+    begin = time.monotonic()
+    requests = deque(
+        (begin + number / _URGENT_A_SECOND, f"pool-{chance.randrange(len(installation.pools))}")
+        for number in range(int(seconds * _URGENT_A_SECOND))
+    )
+    waiting: dict[str, float] = {}
+    took: list[float] = []
+    decided = 0
+    while requests or waiting:
+        now = time.monotonic()
+        while requests and requests[0][0] <= now:
+            at, pool = requests.popleft()
+            waiting.setdefault(pool, at)
+            rhythm.request(pool, at)
+        due = rhythm.due(installation.pools, now)
+        if not due:
+            await asyncio.sleep(0.001)
+            continue
+        whole = len(due) == len(installation.pools)
+        await decider.round(START + 1000 + now - begin, None if whole else due)
+        decided += len(due)
+        ended = time.monotonic()
+        took += [(ended - waiting.pop(pool)) * 1000 for pool in due & waiting.keys()]
+    return took, decided // len(installation.pools)
 
 
 def main() -> None:
@@ -184,17 +243,28 @@ def main() -> None:
     parser.add_argument("--pools", default="10,100,1000,10000")
     parser.add_argument("--strategy", default="deadline")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each number of pools")
+    parser.add_argument("--slice", type=int, default=SLICE_POOLS, help="pools decided at a time")
+    parser.add_argument("--beside", type=float, default=20.0, help="seconds of urgent requests")
+    parser.add_argument("--ways", default="each,news")
     options = parser.parse_args()
     result: dict[str, Any] = {"benchmark": "decisions", "machine": describe()}
     cores = os.sched_getaffinity(0)
     for name in options.strategy.split(","):
-        for way in ("each", "news"):
+        for way in options.ways.split(","):
             found = result.setdefault(name, {}).setdefault(way, {})
             for pools in map(int, options.pools.split(",")):
                 with Broker() as broker:
                     settings = check({"nats": {"url": broker.url, "request_timeout_seconds": 30}})
                     os.sched_setaffinity(0, {max(cores)})
-                    measured = measure(settings, pools, name, way == "news", options.seconds)
+                    measured = measure(
+                        settings,
+                        pools,
+                        name,
+                        way == "news",
+                        options.seconds,
+                        options.slice,
+                        options.beside,
+                    )
                     found[pools] = uvloop.run(measured)
                     os.sched_setaffinity(0, cores)  # the next broker takes any core
     print(json.dumps(result, indent=2))

@@ -45,6 +45,8 @@ SOURCE = "decider/exactness"
 HOSTS = ("host-a", "host-b")
 GIB = 2**30
 Fields = Mapping[str, Any]
+_SLICE_POOLS = 2
+"""Three pools are decided in two slices, so that rounds over some of them are recomputed, too."""
 _UNMEASURED_SHARE, _STRANGE_SHARE, _NEW_ORDERS_SHARE = 0.15, 0.3, 0.2
 
 
@@ -83,7 +85,7 @@ class Life:
         for event in records(ours.pools, ours.rules):
             subject = self._subjects.adopted_settings(event.fingerprint, event.part)
             self.settings.append(Entry(0, START, subject, msgspec.Raw(encode(event))))
-        self._ours, self._rhythm = ours, Rhythm()
+        self._ours, self._rhythm = ours, Rhythm(slice_pools=_SLICE_POOLS)
         self._intake = Intake(settings, ours.pools, self._rhythm, monotonic=lambda: self._now)
         self._recorder = Recorder(self._subjects, SOURCE, self._epoch, ours.pools, ours.rules)
         self._news = EventFilter(5.0)
@@ -176,12 +178,15 @@ class Life:
 
     def _decide(self) -> None:
         self._now = round(self._now + 0.06, 6)
-        due = self._rhythm.due(self._ours.pools, self._now)
-        if not due:
-            return
+        while due := self._rhythm.due(self._ours.pools, self._now):
+            self._round(due)
+
+    def _round(self, due: frozenset[str]) -> None:
         inputs, through, before = self._inputs(due), self._intake.through, self._state
         outcome = decide(before, inputs, self._now)
         self._state, self._plans = outcome.state, outcome.plans
+        if outcome.short:
+            self._rhythm.request_whole()
         messages = self._recorder.round(before, inputs, through, outcome, self._now)
         self._tell(outcome, through)
         for one in messages:

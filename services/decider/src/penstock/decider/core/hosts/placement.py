@@ -62,7 +62,7 @@ def _as_if_enough(
 
 def _level(claim: Claim, share: Placement, ranking: Ranking) -> None:
     """Moves one worker from where most are to a host with at least two fewer."""
-    if max(share.values(), default=0) < _UNEVEN:
+    if len(ranking.capacities) == 1 or max(share.values(), default=0) < _UNEVEN:
         return
     fullest = _dismiss(share, "spread")
     capacity = ranking.capacities.get(fullest)

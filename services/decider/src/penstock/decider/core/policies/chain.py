@@ -95,11 +95,14 @@ def _chosen(profile: Profile, policies: Policies) -> list[tuple[str, Policy | No
 def _own(proposal: Proposal, policy: Policy, memories: Memories, workers: int) -> Proposal:
     """The proposal with the options and memory of this policy."""
     table = proposal.profile.policy_options.get(policy.name)
+    memory = memories.get(policy.name, {})
+    if policy.options is None and not (table or memory) and workers == proposal.workers:
+        return proposal
     return msgspec.structs.replace(
         proposal,
         workers=workers,
         options=options.read(policy, table) if table else _defaults(policy.options),
-        memory=memories.get(policy.name, {}),
+        memory=memory,
     )
 
 
