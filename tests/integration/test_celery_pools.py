@@ -32,7 +32,8 @@ from penstock.metrics.sources.registry import open_source
 pytest.importorskip("redis")
 
 APP = Path(__file__).with_name("celery_consumer.py")
-_WORKERS, _LEAST_WAITING, _SECONDS = 6, 60, 0.3
+_WORKERS, _SECONDS = 6, 0.3
+_LEAST_WAITING = 10 * _WORKERS
 _DRAIN_SECONDS = 60
 
 
@@ -127,7 +128,7 @@ async def test_celery_loses_no_message_by_scaling_in(
         assert busy >= ended / 2, "they were asked to end with a message in work"
 
         await eventually(lambda: len(shop.logged("end")) >= shop.sent, 120, "all are handled")
-        await eventually(lambda: _is_empty(shop), 30, "the source sees that")
+        await eventually(lambda: _is_empty(shop), 30, "the source sees that none is left")
         await host.command({"mail": 0})
         await host.seen(WorkerStopped, ended + 1)
         stops = host.of(WorkerStopped)
@@ -152,8 +153,7 @@ async def _scale_in_often(host: Stage, shop: Shop, ends: int) -> tuple[int, int]
     while ended < ends:
         await host.command({"mail": _WORKERS})
         await host.seen(WorkerReady, ended + _WORKERS, within=120)
-        await shop.send(max(0, _LEAST_WAITING - shop.sent + len(shop.logged("start"))))
-        await eventually(lambda: _is_loaded(shop), 30, "the source sees that")
+        await eventually(lambda: _is_loaded(shop), 30, "the source sees the load")
         asked_at = time.time()
         await host.command({"mail": 1})
         stops = (await host.seen(WorkerStopped, ended + _WORKERS - 1, within=120))[ended:]
@@ -163,6 +163,8 @@ async def _scale_in_often(host: Stage, shop: Shop, ends: int) -> tuple[int, int]
 
 
 async def _is_loaded(shop: Shop) -> bool:
+    """Whether more wait than there are workers, by the source; sends what is missing for it."""
+    await shop.send(max(0, _LEAST_WAITING - shop.sent + len(shop.logged("start"))))
     look = await shop.look()
     return look is not None and look.waiting > _WORKERS
 
