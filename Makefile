@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PACKAGES := shared services/metrics services/decider services/executor services/worker services/orchestrator services/pipeline services/console cli testing bundle
 
 .DEFAULT_GOAL := help
-.PHONY: docs-screenshots help install demo workflow-example test long-test compose-test upgrade-test chaos programs turnover exact kills check audit bench clean wheels lock docs
+.PHONY: docs-screenshots help install demo workflow-example celery-example test long-test compose-test upgrade-test chaos programs turnover exact kills check audit bench clean wheels lock docs
 
 help:  ## what one can do here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -27,6 +27,9 @@ demo: $(READY)  ## the main job: load that rises, bursts and falls, with failure
 
 workflow-example: $(READY)  ## a Spark pipeline as workflows, declared and coded: run, branched, accepted, shown (1 min)
 	@$(BIN)/python examples/workflows/run.py
+
+celery-example: $(READY)  ## an unmodified Celery app, its workers started and ended by Penstock (needs redis-server; 1 min)
+	@$(BIN)/python examples/celery/run.py
 
 test: $(READY)  ## PROCESSES=4: unit, contract and integration tests on a real broker and real Spark (10 min)
 	@$(BIN)/python -m pytest tests --numprocesses $(or $(PROCESSES),4) --dist loadfile --no-loadscope-reorder

@@ -6,11 +6,16 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Iterator
-from itertools import count
-from typing import Any
+from contextlib import suppress
 from urllib.parse import quote
 
+import msgspec
 import pytest
+from tests.component.metrics.sources.rabbit_queues import (
+    SHOWN_SECONDS,
+    ManagedQueue,
+    RabbitQueue,
+)
 from tests.rabbitmq_server import RabbitServer, rabbitmq_server
 from tests.waiting import eventually
 
@@ -22,115 +27,7 @@ from penstock.testing.sources import SourceContract
 kombu = pytest.importorskip("kombu")
 pytest.importorskip("aio_pika")
 
-_SHOWN_SECONDS = 30.0
-_numbers = count()
 QUORUM = {"x-queue-type": "quorum"}
-
-
-class RabbitQueue:
-    """A queue, its producer and its consumer."""
-
-    absent, knows_age, counts_claims = "none-such", False, False
-
-    def __init__(self, server: RabbitServer, arguments: dict[str, Any] | None = None) -> None:
-        self.server = server
-        # The server remembers the counters of a queue that was deleted, by its name.
-        self.queue = f"mail-{next(_numbers)}"
-        self._arguments = arguments or {}
-        self.taken: list[Any] = []
-        self.waiting = 0
-        self.connect()
-        self.declare()
-
-    @property
-    def url(self) -> str:
-        return self.server.url
-
-    def open(self, **options: Any) -> QueueSource:
-        return open_source("shop", SourceTable(kind="rabbitmq", url=self.url, options=options))
-
-    def connect(self) -> None:
-        self.connection = kombu.Connection(self.server.url)
-        self.connection.connect()
-
-    def declare(self, name: str = "") -> Any:
-        queue = kombu.Queue(name or self.queue, durable=True, queue_arguments=self._arguments)
-        bound = queue(self.connection.default_channel)
-        bound.declare()
-        return bound
-
-    def publish(self, messages: int = 1, queue: str = "", **message: Any) -> None:
-        with self.connection.Producer() as producer:
-            for _ in range(messages):
-                producer.publish(
-                    "body", routing_key=queue or self.queue, delivery_mode=2, **message
-                )
-
-    async def shown(self) -> None:
-        """Waits for the server's own figures to be those of now."""
-
-    async def put(self, count: int) -> None:
-        self.publish(count)
-        self.waiting += count
-        await eventually(lambda: self.ready() == self.waiting, _SHOWN_SECONDS, "all are stored")
-        await self.shown()
-
-    def ready(self) -> int:
-        """By the server's own answer to its consumer."""
-        depth = self.declare().queue_declare(passive=True).message_count
-        assert isinstance(depth, int)
-        return depth
-
-    async def take(self, count: int) -> None:
-        queue = self.declare()
-        for _ in range(count):
-            message = queue.get(no_ack=False)
-            assert message is not None
-            self.taken.append(message)
-        self.waiting -= count
-        await self.shown()
-
-    async def end(self, count: int) -> None:
-        for _ in range(count):
-            self.taken.pop(0).ack()
-        await self.shown()
-
-    async def stop(self) -> None:
-        self.server.kill()
-
-    async def start(self) -> None:
-        self.server.start()
-        self.connect()
-        self.waiting = self.ready()
-        await self.shown()
-
-    def close(self) -> None:
-        self.declare().delete()
-        self.connection.release()
-
-    async def connections(self) -> int:
-        return self.server.connections(self.server.port) - 1  # its own
-
-
-class ManagedQueue(RabbitQueue):
-    """The same queue, by the management API, which is behind."""
-
-    counts_claims = True
-
-    @property
-    def url(self) -> str:
-        return self.server.management_url
-
-    async def shown(self) -> None:
-        def is_current() -> bool:
-            figures = self.server.queue(self.queue)
-            shown = figures.get("messages_ready"), figures.get("messages_unacknowledged")
-            return shown == (self.waiting, len(self.taken))
-
-        await eventually(is_current, _SHOWN_SECONDS, "the management API shows what there is")
-
-    async def connections(self) -> int:
-        return self.server.connections(self.server.management_port)
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +139,7 @@ async def test_a_thousand_looks_at_an_absent_queue_leave_one_connection(system) 
     # One or none: the server closes a connection of HTTP after so many requests.
     assert await system.connections() <= 1
     await source.close()
-    async with asyncio.timeout(_SHOWN_SECONDS):
+    async with asyncio.timeout(SHOWN_SECONDS):
         while await system.connections():  # noqa: ASYNC110 - the server signals nothing
             await asyncio.sleep(0.01)
 
@@ -280,7 +177,7 @@ async def test_names_with_slashes_in_another_vhost_are_read(system, server) -> N
     async def is_shown() -> bool:
         return isinstance((await source.look([name]))[name], SourceLook)
 
-    await eventually(is_shown, _SHOWN_SECONDS)
+    await eventually(is_shown, SHOWN_SECONDS)
     looks = await source.look([system.queue, name])
     assert isinstance(looks[system.queue], SourceFault), "it is in another vhost"
     await source.close()
@@ -307,6 +204,45 @@ async def test_the_vhost_of_an_address_is_that_of_its_path(amqp, server) -> None
     with pytest.raises(SourceAway):
         await source.look([amqp.queue])
     await source.close()
+
+
+async def test_refused_connections_leave_none_behind(amqp) -> None:
+    source = amqp.open(vhost="none-such")
+    for _ in range(200):
+        with pytest.raises(SourceAway):
+            await source.look([amqp.queue])
+        await source.close()
+    await eventually(lambda: amqp.server.connections(amqp.server.port) == 1, SHOWN_SECONDS)
+
+
+async def test_a_server_that_never_answers_holds_no_connection() -> None:
+    """It accepts, and says nothing: a look ends by its time, and its connection with it."""
+    open_connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal open_connections
+        open_connections += 1
+        with suppress(ConnectionError):
+            await reader.read()
+        open_connections -= 1
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        table = SourceTable(kind="rabbitmq", url=f"amqp://127.0.0.1:{port}", timeout_seconds=0.1)
+        source = open_source("shop", table)
+        for _ in range(20):
+            with pytest.raises((SourceAway, TimeoutError)):
+                async with asyncio.timeout(0.15):
+                    await source.look(["mail"])
+            await source.close()
+        source = open_source("shop", msgspec.structs.replace(table, timeout_seconds=30.0))
+        for _ in range(20):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await source.look(["mail"])
+            await source.close()
+        await eventually(lambda: open_connections == 0, SHOWN_SECONDS)
 
 
 async def test_a_queue_of_another_connection_alone_is_a_fault(amqp) -> None:
@@ -383,7 +319,7 @@ async def test_the_age_is_that_of_a_head_that_waits(managed) -> None:
     await source.close()
 
 
-async def test_a_stream_is_refused_and_so_is_a_server_of_another_kind(managed, server) -> None:
+async def test_a_stream_is_a_fault(managed, server) -> None:
     arguments = {"x-queue-type": "stream"}
     server.api("PUT", "/api/queues/%2F/log", {"durable": True, "arguments": arguments})
     source = managed.open()
@@ -401,4 +337,4 @@ async def _counted(managed: ManagedQueue, **counts: int) -> None:
         stats = managed.server.queue(managed.queue).get("message_stats", {})
         return all(stats.get(name) == count for name, count in counts.items())
 
-    await eventually(are_shown, _SHOWN_SECONDS, f"counters {counts}")
+    await eventually(are_shown, SHOWN_SECONDS, f"counters {counts}")

@@ -1,7 +1,8 @@
 """RabbitMQ by its management API: what waits, what is in work, and counters of both.
 
 The server collects these figures every five seconds (``collect_statistics_interval``), those of
-quorum queues by a tick of their own, and shows nothing of a new queue before that.
+quorum queues by a tick of their own, and serves a copy that it makes every five seconds. It shows
+nothing of a new queue before that.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class ManagementSource:
         self._vhost = options.vhost or "/"
         path = urlsplit(settings.url).path.rstrip("/")
         self._path = f"{path}/api/queues/{quote(self._vhost, safe='')}"
-        self._behind_seconds = options.statistics_seconds / 2  # on average
+        # Half of one of the two intervals. With both, a pool would count as stale by default
+        # (decider.stale_seconds), and would never be scaled in.
+        self._behind_seconds = options.statistics_seconds / 2
         basic = b64encode(":".join(login(settings)).encode()).decode()
         self._requests = Requests(msgspec.structs.replace(settings, secret=f"Basic {basic}"))
         self._decoder = msgspec.json.Decoder(_Queue)
