@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 HERE = Path(__file__).parent
 ROLES = {
-    "metrics": ("shared", "cli", "services/metrics"),
+    "metrics": ("shared", "cli", "services/metrics[kafka,rabbitmq,redis,sql,sqs]"),
     "decider": ("shared", "cli", "services/decider"),
     "orchestrator": ("shared", "cli", "services/orchestrator"),
     "console": ("shared", "cli", "services/console", "services/decider"),
