@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.integration.measured import QUICK, Stage, known
 from tests.making import MakeSettings
+from tests.redis_server import redis_server
 
 from penstock.cli.config_remarks import judge
 from penstock.config.load import ConfigError, check
@@ -85,6 +86,26 @@ async def test_a_system_that_was_never_seen_has_no_figures(stage, figures) -> No
     await stage.seen(WITHIN, pool="own", waiting=0)
     await stage.seen(WITHIN, pool="own", waiting=0, arrival_per_second=known)
     assert {snapshot.pool for snapshot in stage.snapshots} == {"own"}
+
+
+async def test_a_pool_by_a_pattern_is_measured_like_any_other(stage, tmp_path) -> None:
+    rq = pytest.importorskip("rq")
+    redis = pytest.importorskip("redis")
+    with redis_server(tmp_path) as server:
+        client = redis.Redis.from_url(server.url)
+        for tenant in range(3):
+            rq.Queue(f"tenant-{tenant}", connection=client).enqueue("time.time")
+        rq.Queue("other", connection=client).enqueue("time.time")
+        shop = {"kind": "rq", "url": server.url, **FAST}
+        pool = {"source": "shop", "command": ["true"], "queues": ["tenant-*"], "min_workers": 0}
+        await stage.start({"tenants": pool}, QUICK, sources={"shop": shop})
+        snapshot = await stage.seen(WITHIN, waiting=3, queues=("tenant-*",))
+        assert "arrival_per_second" not in snapshot.estimated
+        rq.Queue("tenant-1", connection=client).enqueue("time.time")
+        await stage.seen(WITHIN, waiting=4, source_fault="")
+        rq.Queue("tenant-0", connection=client).delete()
+        await stage.seen(WITHIN, waiting=3, source_fault="")
+        await stage.stop()
 
 
 def test_wrong_sources_are_refused_before_anything_starts(figures) -> None:

@@ -29,7 +29,8 @@ class SourceTable(Section, frozen=True, kw_only=True):
         command: of kind ``command``: a program and its arguments, run without a shell.
         options: what else the kind takes, by name.
         interval_seconds: time between two looks; where it is not set 1, of kind ``sqs`` 10.
-        timeout_seconds: a look that takes longer is a failed one.
+        timeout_seconds: a look that takes longer is a failed one; one at more than a thousand
+            queues may take longer in proportion.
     """
 
     kind: Name

@@ -391,7 +391,7 @@ async def test_ten_thousand_queues_in_one_redis_are_one_pool(server, kind) -> No
     system = {"rq": RqQueue, "celery": CeleryQueue}[kind](server)
     waiting = fill(system, kind, count)
     tree = {
-        "sources": {"shop": {"kind": kind, "url": server.url, "timeout_seconds": 60}},
+        "sources": {"shop": {"kind": kind, "url": server.url}},
         "pools": {"all": {"source": "shop", "command": ["true"], "queues": ["bulk-*"]}},
     }
     settings = check(tree)
@@ -425,7 +425,7 @@ def fill(system: Any, kind: str, count: int) -> int:
             for job in range(nth % 3):
                 queue.push_job_id(f"{name}-{job}", pipeline=pipeline)
         else:
-            system.connection.default_channel._queue_bind("bulk", name, "", name)
+            pipeline.sadd("_kombu.binding.bulk", f"{name}\x06\x16\x06\x16{name}")
             for _ in range(nth % 3):
                 pipeline.lpush(name, b"{}")
     pipeline.execute()

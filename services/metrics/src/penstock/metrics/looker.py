@@ -26,6 +26,8 @@ MOST_BACKOFF_SECONDS = 30.0
 _LOOK_SHARE = 0.25
 """Looking at what patterns name takes at most this share of the time, however many queues these
 are."""
+_QUEUES_IN_TIME = 1_000
+"""A look at more queues may take longer than ``timeout_seconds``, in proportion."""
 _MOST_FAULTS = 20
 """Texts of one queue that are logged before it is seen again: some name what differs each time."""
 Looks = Mapping[str, AnyLook | SourceFault]
@@ -122,7 +124,8 @@ class SourceLooker:
             async with asyncio.timeout(self._table.timeout_seconds):
                 await self._patterns.read(source, now)
             queues = [*self._named, *self._patterns.names]
-            async with asyncio.timeout(self._table.timeout_seconds):
+            many = max(len(queues) / _QUEUES_IN_TIME, 1.0)
+            async with asyncio.timeout(self._table.timeout_seconds * many):
                 reported = await source.look(queues) if queues else {}
                 looks = {queue: checked(reported.get(queue, _UNNAMED)) for queue in queues}
                 await self._patterns.read_again(source, looks, now)
