@@ -119,6 +119,7 @@ feeding = threading.Thread(target=feed)
 feeding.start()
 while len([one for one in query.recentProgress if one.numInputRows]) < 3:
     time.sleep(0.2)
+time.sleep(SETTLE_SECONDS)
 print("BEGIN", flush=True)
 began = time.time()
 for seconds, files_per_second in STEPS:

@@ -22,13 +22,16 @@ from penstock.spark.master import address
 from spark_apps import STREAM, session_code
 from spark_workers import POOL, Site, java_processes, until
 
-PROMISE_SECONDS = 20.0
-TRIGGER_SECONDS = 4
-ROW_SECONDS = 0.35
-CALM, BUSY = 2.0, 6.0
-"""Files a second: 0.7 and 2.1 slots' worth."""
+PROMISE_SECONDS = 25.0
+TRIGGER_SECONDS = 8
+ROW_SECONDS = 3.5
+"""Of sleep, so that other load on the machine lengthens a row's work by little."""
+CALM, BUSY = 0.15, 0.45
+"""Rows a second: 0.53 and 1.6 slots' worth."""
 PEAK = 3
 STEPS = ((20, CALM), (20, BUSY), (40, CALM))
+SETTLE_SECONDS = 30
+"""From the third batch to the first step: what piled up before the first Worker is worked off."""
 _PATIENCE_SECONDS = 300.0
 _DYNAMIC = {
     "spark.dynamicAllocation.enabled": "true",
@@ -78,7 +81,7 @@ def _application(site: Site, conf: dict[str, str], times: float, reports: bool) 
         session_code(address(site.settings.cluster), conf)
         + f"REPORTS, STEPS, FOLDER = {reports}, {steps}, {str(site.folder / 'load')!r}\n"
         + f"TRIGGER_SECONDS, ROW_SECONDS = {TRIGGER_SECONDS}, {ROW_SECONDS}\n"
-        + f"PROMISE_SECONDS = {PROMISE_SECONDS}\n"
+        + f"PROMISE_SECONDS, SETTLE_SECONDS = {PROMISE_SECONDS}, {SETTLE_SECONDS}\n"
         + STREAM
     )
     return children.start(
