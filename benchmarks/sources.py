@@ -76,6 +76,7 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
                     _wait_for_workers(folder, load.peak)
                 sender = [str(programs / "python"), str(APPS / "source_app.py"), str(plan)]
                 sending = children.start(sender, name="sender", log=folder / "sender.log", env=env)
+                _until_sent(driven, oracle)
                 used, most = _watch(driven, marker, load.arrivals[-1] + options.tail)
                 sending.end(10.0)
             finally:
@@ -95,6 +96,16 @@ def _wait_for_workers(folder: Path, count: int) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{count} workers are not ready after 60 s")
         time.sleep(0.1)
+
+
+def _until_sent(driven: Any, oracle: Path) -> None:
+    """Steps the scaler until the first message is sent: a program takes seconds to start."""
+    deadline = time.monotonic() + 60.0
+    while not oracle.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError("no message is sent after 60 s")
+        driven.step()
+        time.sleep(_STEP_SECONDS)
 
 
 def _watch(driven: Any, marker: str, seconds: float) -> tuple[float, int]:
