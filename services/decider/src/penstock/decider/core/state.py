@@ -154,10 +154,10 @@ def placements(commands: Mapping[str, WorkersScaled]) -> dict[str, dict[str, int
 def plans(state: State, hosts: Iterable[str]) -> dict[str, dict[str, int]]:
     """The other way round: the full plan of each host, also of those that get nothing."""
     by_host: dict[str, dict[str, int]] = {host: {} for host in hosts}
-    placed = [(pool, known.placement) for pool, known in state.pools.items() if known.placement]
-    for pool, placement in placed:
+    placed = [(name, pool.placement) for name, pool in state.pools.items() if pool.placement]
+    for name, placement in placed:
         for host, workers in placement.items():
-            by_host.setdefault(host, {})[pool] = workers
+            by_host.setdefault(host, {})[name] = workers
     return by_host
 
 

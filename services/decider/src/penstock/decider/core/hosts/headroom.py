@@ -204,7 +204,7 @@ def _loads(
     and of that,    what belongs to pools that are not placed now."""
     planned: dict[str, Load] = defaultdict(Load)
     held: dict[str, Load] = defaultdict(Load)
-    placed = [(name, known) for name, known in state.pools.items() if known.placement]
+    placed = [(name, pool) for name, pool in state.pools.items() if pool.placement]
     for name, remembered in placed:
         need = needs.of(inputs.pools[name], remembered)
         stays = name not in moving
