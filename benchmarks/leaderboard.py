@@ -1,4 +1,9 @@
-"""Every strategy and baseline on every trace found: late jobs, cost, actions. Prints JSON.
+"""Strategies and baselines on synthetic loads and on recorded traces: late jobs, cost, actions.
+
+Prints JSON. First a seeded sample of a grid (`regimes.py`: 0.3 to 50 Erlang x run times x shapes x
+promises x times to start a worker) with the rules of other systems, and a picture of cost against
+actions for each shape; ``--full`` takes the whole grid, which takes days. Then, with ``--traces``,
+every strategy and baseline on every trace found:
 
 Traces x promise (5, 10, 30 s) x time to start a worker (0.1, 1, 4.4 s), several seeds each. A
 trace is cut to its busiest hours and thinned to what fits into the time there is; both are said in
@@ -20,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+import regimes
 from machine import describe
 from penstock.config import Profile
 from penstock.decider import plugins
@@ -28,7 +34,7 @@ from penstock.decider.simulator.model.load import Trace
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import contenders, picture, study
 from penstock.decider.simulator.studies.study import SimulationResult, Study
-from scoring import score
+from scoring import can_hold, score
 
 FOUND = Path(__file__).resolve().parents[2] / "shared" / "traces"
 TOKENS, SECONDS_A_TOKEN = "GeneratedTokens", 0.05
@@ -79,6 +85,29 @@ def question(options: argparse.Namespace, path: Path) -> Study:
     )
 
 
+def grid_rows(options: argparse.Namespace) -> Iterator[SimulationResult]:
+    points = regimes.grid() if options.full else regimes.sample(options.points, options.seed)
+    names = options.strategy.split(",") if options.strategy else regimes.RULES
+    over = math.inf if options.full else time.monotonic() + options.seconds
+    for number, point in enumerate(points):
+        if time.monotonic() > over:
+            print(f"{number} of {len(points)} points: the time is over", file=sys.stderr)
+            return
+        for row in regimes.rows(point, names, plugins.strategies(), options.seed + number):
+            _tell(row)
+            yield row
+
+
+def grid_scores(found: Sequence[SimulationResult]) -> dict[str, Any]:
+    """Where a worker can be started within the promise, and where it cannot."""
+    holdable = [row for row in found if can_hold(row)]
+    others = [row for row in found if not can_hold(row)]
+    return {
+        "start_within_promise": regimes.scores(holdable),
+        "start_beyond_promise": regimes.scores(others),
+    }
+
+
 def rows(options: argparse.Namespace) -> Iterator[SimulationResult]:
     for path in options.paths or sorted(FOUND.glob("*.csv")):
         for row in study.run(question(options, path), options.processes):
@@ -88,10 +117,12 @@ def rows(options: argparse.Namespace) -> Iterator[SimulationResult]:
 
 def _tell(row: SimulationResult) -> None:
     print(
-        f"{row.trace} {row.sla_seconds:g} s / {row.spawn_seconds:g} s {row.strategy}: "
+        f"{row.trace} {row.service} {row.sla_seconds:g} s / {row.spawn_seconds:g} s "
+        f"{row.strategy}: "
         f"{row.late_share:.2%} late, {row.worker_seconds / row.bound_worker_seconds:.2f} x bound, "
         f"{row.actions:.0f} actions",
         file=sys.stderr,
+        flush=True,
     )
 
 
@@ -111,24 +142,34 @@ def asked(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--picture", type=Path, default=Path("leaderboard.svg"))
+    parser.add_argument("--points", type=int, default=12, help="of the grid; 0 for none")
+    parser.add_argument("--seconds", type=float, default=240.0, help="no further point after")
+    parser.add_argument("--seed", type=int, default=59, help="of the sample and its arrivals")
+    parser.add_argument("--full", action="store_true", help="all points of the grid")
+    parser.add_argument("--traces", action="store_true", help="recorded traces, too")
     return parser.parse_args(arguments)
 
 
 def main() -> None:
     options = asked()
     began = time.monotonic()
-    found = list(rows(options))
-    if not found:
-        sys.exit(f"no trace is there; give some, or put them into {FOUND}")
+    synthetic = list(grid_rows(options)) if options.points or options.full else []
+    recorded = list(rows(options)) if options.traces or options.paths else []
+    if not synthetic and not recorded:
+        sys.exit(f"nothing to simulate: give --points, or put traces into {FOUND}")
     result: dict[str, Any] = {
         "benchmark": "leaderboard",
         "machine": describe(),
         "took_seconds": round(time.monotonic() - began, 1),
-        "scores": score(found),
-        "rows": msgspec.to_builtins(found),
+        "grid": grid_scores(synthetic),
+        "scores": score(recorded),
+        "rows": msgspec.to_builtins([*synthetic, *recorded]),
     }
     print(json.dumps(result, indent=2))
-    picture.draw(found, options.picture)
+    if synthetic:
+        regimes.draw(synthetic, options.picture.with_stem(f"{options.picture.stem}-grid"))
+    if recorded:
+        picture.draw(recorded, options.picture)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.decider.given import NOW, pool, snapshot, took
 
-from penstock.decider.core.strategies.deadline.keep import passage_seconds
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
+from penstock.decider.core.strategies.deadline.passage import idle_seconds
 from penstock.decider.core.strategies.deadline.poisson import most_arrivals
 from penstock.decider.core.strategies.deadline.strategy import Deadline, Options
 from penstock.decider.core.strategies.deadline.worker_groups import (
@@ -29,7 +29,8 @@ SPAWN = SpawnFit(mean_seconds=1.0, p95_seconds=1.0, p99_seconds=1.0)
 def demand(
     current: int = 0,
     memory: dict[str, Any] | None = None,
-    change_seconds: float = 3.0,
+    calm: float = 0.2,
+    change_seconds: float = 0.0,
     sla: float = 10.0,
     quantile: float = 0.99,
     now: float = NOW,
@@ -46,7 +47,7 @@ def demand(
             current=current,
             now=now,
             memory=memory or {},
-            options=Options(change_seconds=change_seconds),
+            options=Options(calm=calm, change_seconds=change_seconds),
         )
     )
 
@@ -70,9 +71,9 @@ def test_one_job_waits_for_its_last_moment() -> None:
 
 
 def test_the_reason_for_waiting_names_the_latest_start_of_a_worker() -> None:
-    """10 s promised, 1 s waited: 9 s less the start, two looks and a tenth of the promise."""
+    """10 s promised, 1 s waited: 9 s less the start, two looks and 15 % of the promise."""
     text = demand(**waits(1, 1.0)).reasons[0].text
-    assert "no worker is needed yet: one is started in 5 s at the latest" in text
+    assert "no worker is needed yet: one is started in 4 s at the latest" in text
     assert "within the promised 10 s" in text
 
 
@@ -154,33 +155,54 @@ def test_a_spent_error_budget_makes_it_more_careful() -> None:
 
 
 # --- who is kept ---------------------------------------------------------------------------------
-def seconds_until_fewer(current: int, change_seconds: float, **measured: Any) -> tuple[int, int]:
-    """Looks each second until it asks for fewer: after how many looks, and how many."""
-    memory: dict[str, Any] = {}
-    for look in range(600):
-        asked = demand(current, memory, change_seconds, now=NOW + look, **measured)
-        memory = dict(asked.memory)
-        if asked.workers < current:
-            return look, int(asked.workers)
-    return 600, current
-
-
-def test_idle_workers_go_when_they_have_idled_for_what_a_change_costs() -> None:
-    assert seconds_until_fewer(10, 30.0) == (3, 0)
-    assert seconds_until_fewer(1, 30.0) == (30, 0)
+def test_workers_that_nothing_is_expected_for_go_at_once() -> None:
+    assert demand(10, change_seconds=30.0).workers == 0
 
 
 def test_those_that_the_load_needs_soon_again_stay() -> None:
-    steady = {"arrival_per_second": 5.0, "workers_idle": 2}
-    looks, left = seconds_until_fewer(20, 3.0, **steady)
-    assert looks < 10
+    left = demand(20, arrival_per_second=5.0, workers_idle=10).workers
     assert 10 <= left <= 15
 
 
-def test_with_a_high_price_it_is_calm() -> None:
+@pytest.mark.parametrize("price", [{"calm": 100.0}, {"change_seconds": 300.0}])
+def test_with_a_high_price_it_is_calm(price: dict[str, float]) -> None:
     load = {"arrival_per_second": 0.1, "workers_idle": 1}
-    assert seconds_until_fewer(1, 3.0, **load)[0] < 10
-    assert seconds_until_fewer(1, 120.0, **load)[0] == 600
+    assert demand(1, **load).workers == 0
+    assert demand(1, **load, **price).workers == 1
+
+
+@given(
+    st.integers(1, 60), st.integers(0, 60), st.floats(0.01, 30), st.floats(0, 2), st.floats(0, 3)
+)
+def test_a_calmer_setting_never_removes_more(current, idle, rate, calm, further) -> None:
+    load = {"arrival_per_second": rate, "workers_idle": min(idle, current)}
+    quick = demand(current, calm=calm, **load)
+    assert demand(current, calm=calm + further, **load).workers >= quick.workers
+
+
+# --- the last safe moment ------------------------------------------------------------------------
+def test_a_job_waits_for_its_last_moment_also_where_workers_exist() -> None:
+    """Two busy workers end a job of 20 s each ten seconds: likely in time, though not surely."""
+    busy = {"service": took(20.0), "sla": 30.0}
+    assert demand(2, **waits(1, 1.0), **busy).workers == 2
+    assert demand(2, **waits(1, 15.0), **busy).workers == 2
+    assert demand(2, **waits(1, 26.0), **busy).workers == 3
+
+
+def test_jobs_that_are_late_in_the_mean_are_answered_at_once() -> None:
+    """Six jobs of 20 s in 30 s are more than two workers do."""
+    busy = {"service": took(20.0), "sla": 30.0}
+    assert demand(2, **waits(6, 1.0), **busy).workers > 2
+
+
+@given(st.integers(0, 20), st.integers(1, 40), st.floats(0.1, 60), st.floats(5, 120))
+def test_waiting_never_makes_a_job_late(planned, count, seconds, sla) -> None:
+    """Calm never lowers the number at a job's last moment: 1 s to start, two looks, the margin."""
+    oldest = max(sla - 1.0 - 2.1 - 0.15 * sla, 0.0)
+    queue = {**waits(count, oldest), "service": took(seconds), "sla": sla}
+    calm = demand(planned, calm=3.0, **queue).workers
+    assert calm >= demand(planned, calm=0.0, **queue).workers
+    assert calm >= 1
 
 
 # --- it only ever turns one way ------------------------------------------------------------------
@@ -191,7 +213,6 @@ pools_measured = st.fixed_dictionaries(
         "arrival_per_second": st.floats(0.01, 50),
         "current": st.integers(0, 60),
         "idle": st.integers(0, 60),
-        "wasted": st.floats(0, 5),
         "sla": st.floats(1, 40),
     }
 )
@@ -203,11 +224,10 @@ def asked(
     arrival_per_second: float,
     current: int,
     idle: int,
-    wasted: float,
     sla: float,
     quantile: float = 0.95,
 ) -> float:
-    past = Past(planned=current, asked_at=NOW - 1.0, wasted_seconds=wasted)
+    past = Past(planned=current, asked_at=NOW - 1.0)
     return demand(
         current,
         remember(past),
@@ -247,21 +267,43 @@ def test_the_same_again_is_the_same(measured) -> None:
 
 
 # --- the parts -----------------------------------------------------------------------------------
-def test_passage_times_at_their_limits() -> None:
-    """Without noise a line grows evenly; without drift, as its square; against it, hardly ever."""
-    assert passage_seconds(10, 30, growth=2.0, variance=0.0) == 10
-    assert passage_seconds(0, 30, growth=0.0, variance=9.0) == pytest.approx(100)
-    assert passage_seconds(0, 30, growth=1e-9, variance=9.0) == pytest.approx(100, rel=1e-3)
-    assert passage_seconds(0, 300, growth=-5.0, variance=9.0) == math.inf
-    assert passage_seconds(30, 30, growth=1.0, variance=9.0) == 0
+EXPONENTIAL = Service(2.0, 1.0)
 
 
-@given(st.floats(0, 20), st.floats(21, 60), st.floats(-1, 3), st.floats(0.1, 20), st.floats(1, 9))
-def test_passage_times_know_no_units(line, room, growth, variance, factor) -> None:
+def test_idle_times_by_hand() -> None:
+    """One worker, jobs of 2 s, one each 4 s: 4 s to the first, 4 + 2 · 4 s from one to two jobs."""
+    assert idle_seconds(0, 1, 1, 0.25, EXPONENTIAL) == pytest.approx(4)
+    assert idle_seconds(0, 2, 1, 0.25, EXPONENTIAL) == pytest.approx(16)
+    assert idle_seconds(1, 2, 1, 0.25, EXPONENTIAL) == pytest.approx(12)
+    # from two to three jobs one waits: only the time back below counts
+    assert idle_seconds(2, 3, 1, 0.25, EXPONENTIAL) == pytest.approx(24)
+
+
+def test_idle_times_at_their_limits() -> None:
+    assert idle_seconds(3, 3, 2, 0.25, EXPONENTIAL) == 0
+    assert idle_seconds(0, 3, 2, 0.0, EXPONENTIAL) == math.inf
+    assert idle_seconds(0, 300, 50, 0.25, EXPONENTIAL) == math.inf
+
+
+@given(
+    st.floats(0, 60), st.floats(1, 300), st.integers(1, 60), st.floats(0.01, 50), st.floats(1, 3)
+)
+def test_a_worker_idles_less_with_more_load_and_a_shorter_line(
+    jobs, line, workers, rate, factor
+) -> None:
+    most = workers + 1 + line
+    idles = idle_seconds(jobs, most, workers, rate, EXPONENTIAL) * (1 + 1e-6) + 1e-9
+    assert idle_seconds(jobs, most, workers, rate * factor, EXPONENTIAL) <= idles
+    assert idle_seconds(jobs * factor, most, workers, rate, EXPONENTIAL) <= idles
+
+
+@given(st.floats(0, 20), st.floats(21, 60), st.integers(1, 20), st.floats(0.1, 20), st.floats(1, 9))
+def test_idle_times_know_no_units(jobs, most, workers, rate, factor) -> None:
     """Rates a minute instead of a second give minutes."""
-    found = passage_seconds(line, room, growth, variance)
-    turned = passage_seconds(line, room, growth * factor, variance * factor)
-    assert turned * factor == pytest.approx(found, rel=1e-6)
+    seconds = idle_seconds(jobs, most, workers, rate, EXPONENTIAL)
+    turned = Service(EXPONENTIAL.seconds / factor, EXPONENTIAL.cv2)
+    minutes = idle_seconds(jobs, most, workers, rate * factor, turned)
+    assert minutes * factor == pytest.approx(seconds, rel=1e-6) or math.inf in (minutes, seconds)
 
 
 groups = st.lists(
@@ -306,17 +348,9 @@ def test_the_most_that_come_are_exceeded_as_seldom_as_said(mean, share) -> None:
 
 
 def test_what_is_remembered_comes_back_from_the_log() -> None:
-    past = Past(
-        planned=3, asked_at=NOW, starts=((NOW, 2),), busy=((NOW - 1, 3),), wasted_seconds=1.5
-    )
+    past = Past(planned=3, asked_at=NOW, starts=((NOW, 2),))
     assert recall(remember(past)) == past
     assert recall({"planned": "many"}) == Past()
-
-
-def test_the_busiest_moment_counts_for_a_while() -> None:
-    past = Past().note_busy(5, NOW, 10).note_busy(2, NOW + 4, 10)
-    assert past.most_busy == 5
-    assert past.note_busy(2, NOW + 11, 10).most_busy == 2
 
 
 # --- held up --------------------------------------------------------------------------------------
@@ -352,5 +386,5 @@ def test_no_worker_goes_while_jobs_are_late_and_held_up() -> None:
 
 @pytest.mark.parametrize(("current", "subject"), [(1, "1 other is"), (2, "2 others are")])
 def test_a_step_down_says_how_many_are_idle(current: int, subject: str) -> None:
-    asked = demand(current, memory={"wasted_seconds": 60.0})
-    assert asked.reasons[0].text.endswith(f" {subject} idle and not expected to be needed soon")
+    asked = demand(current)
+    assert f" {subject} not expected to be needed for 1 s of idling" in asked.reasons[0].text

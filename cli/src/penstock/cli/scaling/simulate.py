@@ -77,7 +77,7 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     "names",
     default="",
     metavar="NAME[,NAME…]",
-    help="Strategies (deadline:N sets its change_seconds) and baselines (keda:N, hpa:SHARE, aws, "
+    help="Strategies (deadline:N sets its calm) and baselines (keda:N, hpa:SHARE, aws, "
     "flink, horizon, spark, peak, clairvoyant); 'all' that look at jobs; else the profile's own, "
     "hybrid and clairvoyant.",
 )

@@ -67,8 +67,8 @@ def controller(name: str, scene: Scene) -> Controller:
     """A fresh controller.
 
     Args:
-        name: a strategy's or a baseline's; some take a figure behind a colon (``deadline:30`` has
-            ``change_seconds = 30``).
+        name: a strategy's or a baseline's; some take a figure behind a colon (``deadline:1`` has
+            ``calm = 1``).
 
     Raises:
         UnknownContender.
@@ -188,7 +188,7 @@ _BASELINES: Mapping[str, Callable[[Scene, float], Controller]] = {
 _FIGURES = {"keda": 5.0, "hpa": 0.7}
 """Baselines that take a figure, and the one they have without: messages a worker, utilisation."""
 
-_TUNABLE = {"deadline": "change_seconds"}
+_TUNABLE = {"deadline": "calm"}
 """Strategies that take a figure, and the setting that it is."""
 
 BASELINES = (

@@ -5,67 +5,64 @@ from __future__ import annotations
 import math
 
 from penstock.decider.core.strategies.deadline.need import last_moment_seconds
+from penstock.decider.core.strategies.deadline.passage import idle_seconds
 from penstock.decider.core.strategies.deadline.pool_view import PoolView
 from penstock.measuring.assumed import LEAST_JOB_SECONDS
 
-_BY_TRAFFIC = 2.0
-_BY_IDLING = 0.3
-"""How many times ``change_seconds`` must be saved: by calculation, and by observed idling."""
+_NOTICED_SECONDS = 5.0
+"""Added to the run time: jobs that end faster than a few looks change the plan no oftener."""
 
 
-_FLAT = 1e-3
-"""Below this drift over the whole line it is taken for none, as the formula would cancel out."""
-_NEVER = 50.0
-"""Above this drift downwards the line never grows so long: its exponential would overflow."""
-
-
-def kept(view: PoolView, needed: int, most_busy: int, change_seconds: float) -> int:
+def kept(view: PoolView, needed: int, price_seconds: float) -> int:
     """The number of workers to keep, no fewer than are needed.
 
-    A worker stays if it would be needed again before its removal has paid for starting another one
-    and for the change: the break-even rule (of ski rental; for servers, Gandhi, Gupta,
-    Harchol-Balter & Kozuch 2010). Workers beyond the load idle by calculation; besides those, the
-    ones that were not busy lately have been observed to idle. More load or a tighter promise only
-    ever keeps more workers.
+    A worker stays if it would be needed again before its idling has cost as much as starting
+    another one and changing the plan: the break-even rule of ski rental (for servers: Gandhi,
+    Gupta, Harchol-Balter & Kozuch 2010), with a prediction in place of the wait. More load or a
+    tighter promise only ever keeps more workers.
 
     Args:
         view: the pool.
         needed: workers that are needed now.
-        most_busy: workers that were busy at a time lately.
-        change_seconds: worker-seconds that a change has to be worth.
+        price_seconds: worker-seconds that a change of the plan has to save.
     """
-    workers, spawn, load = view.planned, view.spawn.p95_seconds, view.load
-    while workers > needed:
-        holds = hold_seconds(view, workers - 1)
-        idles = workers > load and holds >= _BY_TRAFFIC * change_seconds + spawn
-        idled = workers > most_busy and holds >= _BY_IDLING * change_seconds + spawn
-        if not (idles or idled):
-            break
+    workers, least = view.planned, price_seconds + view.spawn.p95_seconds
+    while workers > needed and _saved_seconds(view, workers - 1) >= least:
         workers -= 1
     return workers
 
 
-def hold_seconds(view: PoolView, workers: int) -> float:
-    """For how long so many workers will be enough, in the mean."""
+def price_seconds(view: PoolView, calm: float, change_seconds: float) -> float:
+    """Worker-seconds that a change of the plan has to save.
+
+    The number of running jobs changes by chance within about a run time. A share of the pool's work
+    in that time, spent on idle workers, costs about that share in all, whatever the pool's size.
+    """
+    return change_seconds + calm * view.load * (view.service.seconds + _NOTICED_SECONDS)
+
+
+def _saved_seconds(view: PoolView, workers: int) -> float:
+    """Worker-seconds that one more would idle until it is needed again."""
     without_workers = _seconds_without_workers(view)
     if workers <= 0:
         return without_workers
+    jobs, most = view.busy + view.waiting, workers + 1 + _longest_line(view, workers)
+    return idle_seconds(jobs, most, workers, view.rate, view.service)
+
+
+def _longest_line(view: PoolView, workers: int) -> float:
+    """Jobs that may wait before so many workers are too few.
+
+    Where a worker can be started in time it is the line in which the last job waits until then, in
+    the mean. Else there is no second chance: what they surely begin within the promise, less than
+    none where that is less than their own jobs.
+    """
     service = view.service
-    mean = service.rounds(view.promise_seconds)
-    spread = math.sqrt(service.variance(mean) * workers)
-    per_second = workers / max(service.seconds, LEAST_JOB_SECONDS)
-    with_workers = passage_seconds(
-        line=view.waiting,
-        length=workers * mean - view.safety * spread,
-        growth=view.rate - per_second,
-        variance=view.rate + min(per_second, view.rate) * service.cv2,
-    )
-    return max(with_workers, without_workers)
-
-
-def wasted(view: PoolView, workers: int) -> float:
-    """Planned workers beyond this number that idle now."""
-    return max(view.planned - max(workers, min(view.load, view.busy)), 0.0)
+    if view.blind_seconds <= 0:
+        left = view.promise_seconds - last_moment_seconds(view)
+        return workers * left / max(service.seconds, LEAST_JOB_SECONDS)
+    rounds = service.rounds(view.promise_seconds)
+    return workers * rounds - view.safety * math.sqrt(service.variance(rounds) * workers)
 
 
 def _seconds_without_workers(view: PoolView) -> float:
@@ -76,29 +73,3 @@ def _seconds_without_workers(view: PoolView) -> float:
         gap = 1.0 / view.rate if view.rate > 0 else math.inf
         first = gap + view.promise_seconds
     return max(first - last_moment_seconds(view), 0.0)
-
-
-def passage_seconds(line: float, length: float, growth: float, variance: float) -> float:
-    """Mean first-passage time of a line from ``line`` to ``length`` jobs; 0 if it is there.
-
-    The line is taken for a Brownian motion that is reflected at 0: short lines come and go by
-    chance, long ones by drift (Cox & Miller, *The Theory of Stochastic Processes*, 1965, sec. 5.7;
-    the heavy-traffic limit of a queue, Kingman 1962).
-
-    Args:
-        line: jobs in it now.
-        length: jobs in it then.
-        growth: jobs a second by which more come than go; negative where the workers keep up.
-        variance: of that number in a second.
-    """
-    if length <= line:
-        return 0.0
-    if variance <= 0:
-        return (length - line) / growth if growth > 0 else math.inf
-    steepness = 2 * growth / variance
-    if abs(steepness * length) < _FLAT:
-        return (length * length - line * line) / variance
-    if -steepness * length > _NEVER:
-        return math.inf
-    chance = math.exp(-steepness * line) - math.exp(-steepness * length)
-    return (length - line) / growth - chance / (steepness * growth)

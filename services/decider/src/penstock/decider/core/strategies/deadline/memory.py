@@ -1,4 +1,4 @@
-"""The memory of `deadline`: when workers were started, how many were busy, what was wasted."""
+"""The memory of `deadline`: how many workers were planned, and when those were started."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-
-_STEPS = 8
-"""The past is kept in so many steps of the time that counts."""
-_LONGEST_GAP_SECONDS = 5.0
-"""The waste of a longer gap between two looks is unknown."""
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -20,21 +15,11 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
         planned: workers planned at the last look.
         asked_at: when that was, POSIX seconds; 0 for never.
         starts: (when, how many) workers were ordered, oldest first.
-        busy: (when, how many) workers were busy or needed, ever fewer: those moments of which no
-            later one had more.
-        wasted_seconds: worker-seconds of those that could have gone, since the last change.
     """
 
     planned: int = 0
     asked_at: float = 0.0
     starts: tuple[tuple[float, int], ...] = ()
-    busy: tuple[tuple[float, int], ...] = ()
-    wasted_seconds: float = 0.0
-
-    def since(self, now: float) -> float:
-        """Seconds since the last look."""
-        gap = now - self.asked_at if self.asked_at else 0.0
-        return min(max(gap, 0.0), _LONGEST_GAP_SECONDS)
 
     def look(self, planned: int, now: float, forget_seconds: float) -> Past:
         """Takes in the plan made of the last demand: workers that were added start since then."""
@@ -62,20 +47,6 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
             ordered.append((None, workers))
         return ordered[::-1]
 
-    def note_busy(self, workers: int, now: float, keep_seconds: float) -> Past:
-        """Notes how many are busy, and forgets what was longer ago than it counts."""
-        recent = [(at, count) for at, count in self.busy if now - at < keep_seconds]
-        busy = [(at, count) for at, count in recent if count > workers]
-        # one note a step is enough: the memory is stored with each decision
-        if len(busy) == len(recent) and busy and now - busy[-1][0] < keep_seconds / _STEPS:
-            return msgspec.structs.replace(self, busy=tuple(busy))
-        return msgspec.structs.replace(self, busy=(*busy, (now, workers)))
-
-    @property
-    def most_busy(self) -> int:
-        """Within the time that counts."""
-        return self.busy[0][1] if self.busy else 0
-
 
 def recall(memory: Mapping[str, Any]) -> Past:
     """The remembered past; an empty one where another strategy or version left its own."""
@@ -91,6 +62,4 @@ def remember(past: Past) -> dict[str, Any]:
         "planned": past.planned,
         "asked_at": past.asked_at,
         "starts": [list(start) for start in past.starts],
-        "busy": [list(peak) for peak in past.busy],
-        "wasted_seconds": past.wasted_seconds,
     }

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
 import msgspec
 
 from penstock.decider.core.strategies.deadline.poisson import most_arrivals
@@ -13,11 +17,14 @@ from penstock.decider.core.strategies.deadline.pool_view import (
 from penstock.decider.core.strategies.erlang import fewest
 from penstock.decider.core.strategy import whole
 
-_LEAST_SHARE = 0.25
+_MARGIN_SHARE = 0.15
 """Jobs that are (nearly) late are to start within starting a worker and this share of the promise:
-without it one job at its last moment would ask for as many workers as there are jobs before it."""
-_MARGIN_SHARE = 0.1
-"""Share of the promise kept in reserve while one worker, not started yet, is enough."""
+without it one job at its last moment would ask for as many workers as there are jobs before it. The
+last moment is two looks earlier."""
+_MOST_CAUTION = 0.5
+"""Share of the safety for jobs with a second chance, once the error budget is used."""
+_FURTHER_SHARE = 0.1
+"""A step up goes so much further than needed: the next one follows later."""
 _STEP_SHARE = 0.15
 """A need that has grown goes on growing: so much more is requested at once, not in steps."""
 
@@ -47,35 +54,64 @@ def need(view: PoolView, rate_to_expect: float) -> Need:
         view: the pool.
         rate_to_expect: jobs a second while a worker starts.
     """
-    ahead = view.blind_seconds > 0 and rate_to_expect > 0
-    fewest_now, binding = _walk(view, view.positions)
-    if not view.planned and not ahead and _can_wait(view, fewest_now):
+    if view.blind_seconds > 0 and rate_to_expect > 0:
+        return _need_ahead(view, rate_to_expect)
+    if not view.planned and _can_wait(view):
         # a worker started at the next look is still early enough: nothing is held for jobs to come
         return Need(0, 0)
+    fewest_now, binding = _walk(view, _to_last_moment(view))
+    workers = whole(fewest_now)
+    return Need(workers, workers + math.floor(workers * _FURTHER_SHARE), binding)
+
+
+def _need_ahead(view: PoolView, rate: float) -> Need:
+    """Where a worker is ready only after the promise: chance counts in full from the start."""
+    fewest_now, binding = _walk(view, view.positions)
     workers = whole(fewest_now)
     requested = whole(fewest_now * (1 + _STEP_SHARE)) if workers > 1 else workers
-    if not ahead:
-        return Need(workers, requested, binding)
-    coming = whole(_walk(view, (_coming(view, rate_to_expect),))[0])
-    before = max(coming, _steady(view, rate_to_expect))
+    coming = whole(_walk(view, (_coming(view, rate),))[0])
+    before = max(coming, _steady(view, rate))
     return Need(
         max(workers, before), max(requested, before), binding if workers >= before else None
     )
 
 
+def _to_last_moment(view: PoolView) -> list[QueuePosition]:
+    """The jobs that wait, each with the safety that it is judged with.
+
+    A job that a worker started at the next look could still take has a second chance: for it the
+    mean counts, and chance only as far as the error budget is used. For one at its last moment,
+    chance counts in full.
+    """
+    last, positions = last_moment_seconds(view), view.positions
+    used = _MOST_CAUTION * view.budget_used_share
+    judged = [
+        position
+        if position.seconds <= last
+        else QueuePosition(position.place, position.seconds, safety_share=used)
+        for position in positions
+    ]
+    for older, newer in pairwise(positions):
+        if older.seconds <= last < newer.seconds:
+            between = (last - older.seconds) / (newer.seconds - older.seconds)
+            place = older.place + between * (newer.place - older.place)
+            judged.append(QueuePosition(place, last))
+    return judged
+
+
 def last_moment_seconds(view: PoolView) -> float:
-    """Time left to a job at which a worker has to be started for it, if there is none."""
+    """Time left to a job at which a worker has to be started for it, if none is free in time."""
     margin = _MARGIN_SHARE * view.promise_seconds
     return view.spawn.p95_seconds + 2 * LOOK_SECONDS + margin
 
 
 def least_seconds(view: PoolView, together: float = 1.0) -> float:
-    """The time that is always granted to a job, see `_LEAST_SHARE`."""
-    return view.spawn_seconds(together) + _LEAST_SHARE * view.promise_seconds
+    """The time that is always granted to a job, see `_MARGIN_SHARE`."""
+    return view.spawn_seconds(together) + _MARGIN_SHARE * view.promise_seconds
 
 
 def _walk(
-    view: PoolView, positions: tuple[QueuePosition, ...], later_seconds: float = 0.0
+    view: PoolView, positions: Sequence[QueuePosition], later_seconds: float = 0.0
 ) -> tuple[float, QueuePosition | None]:
     """May be broken. Starting many together takes longer, which takes some more."""
     most, binding = _walked(view, positions, later_seconds, 1.0)
@@ -87,24 +123,28 @@ def _walk(
 
 
 def _walked(
-    view: PoolView, positions: tuple[QueuePosition, ...], later_seconds: float, together: float
+    view: PoolView, positions: Sequence[QueuePosition], later_seconds: float, together: float
 ) -> tuple[float, QueuePosition | None]:
-    worker_groups, least = view.worker_groups(together), least_seconds(view, together)
+    shares = {position.safety_share for position in positions}
+    groups = {share: view.worker_groups(together, share) for share in shares}
+    least = least_seconds(view, together)
     most, binding = 0.0, None
     for position in positions:
         seconds = position.seconds - later_seconds
-        workers = worker_groups.fewest(position.place, seconds if seconds > least else least)
+        workers = groups[position.safety_share].fewest(
+            position.place, seconds if seconds > least else least
+        )
         if workers > most:
             most, binding = workers, position
     return most, binding
 
 
-def _can_wait(view: PoolView, fewest_now: float) -> bool:
+def _can_wait(view: PoolView) -> bool:
     """One worker would do, also if it is started at the next look, and there is time for that."""
     if not view.positions:
         return True
-    if fewest_now > 1 or view.positions[0].seconds <= last_moment_seconds(view):
-        return False
+    if view.positions[0].seconds <= last_moment_seconds(view) or not view.spawn_measured:
+        return False  # the first start of all shows how long one takes
     return _walk(view, view.positions, LOOK_SECONDS)[0] <= 1
 
 

@@ -42,11 +42,13 @@ class QueuePosition(msgspec.Struct, frozen=True, gc=False):
         place: its place, the first being 1; between two jobs it is broken.
         seconds: from now until it is late.
         is_waiting: it is in the queue already; else it is one that may arrive.
+        safety_share: of the pool's safety, with which it is judged.
     """
 
     place: float
     seconds: float
     is_waiting: bool = True
+    safety_share: float = 1.0
 
 
 class HeldUp(msgspec.Struct, frozen=True, gc=False):
@@ -74,11 +76,13 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
         promise_seconds: a job starts within this.
         allowed_share: of jobs that may be late.
         safety: standard deviations below the mean on which promises are built.
+        budget_used_share: of the error budget, 0 to 1.
         waiting: jobs in the queue.
         positions: the jobs that wait, oldest first.
         groups: the workers that exist, in the order in which they are kept.
         jobs: some of the waiting jobs by id, with how long they have waited until now.
         spawn: how long new ones take.
+        spawn_measured: that was measured, not assumed.
         held_up: jobs are late although their run time would allow far more to end.
     """
 
@@ -89,10 +93,12 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     promise_seconds: float
     allowed_share: float
     safety: float
+    budget_used_share: float
     waiting: int
     positions: tuple[QueuePosition, ...]
     groups: tuple[WorkerGroup, ...]
     spawn: SpawnFit
+    spawn_measured: bool = True
     jobs: tuple[WaitingJob, ...] = ()
     held_up: HeldUp | None = None
 
@@ -120,9 +126,15 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
         contention = self.spawn.contention_seconds * max(together - 1.0, 0.0)
         return self.spawn.p95_seconds + contention + _SOON_SECONDS
 
-    def worker_groups(self, together: float = 1.0) -> WorkerGroups:
-        """The workers that exist, and any number of new ones."""
-        return WorkerGroups(self.groups, self.spawn_seconds(together), self.service, self.safety)
+    def worker_groups(self, together: float = 1.0, safety_share: float = 1.0) -> WorkerGroups:
+        """The workers that exist, and any number of new ones.
+
+        Args:
+            together: of these, so many that start.
+            safety_share: of the pool's safety, on which promises are built.
+        """
+        new_seconds, safety = self.spawn_seconds(together), self.safety * safety_share
+        return WorkerGroups(self.groups, new_seconds, self.service, safety)
 
 
 def view_pool(inputs: StrategyInputs, past: Past) -> PoolView:
@@ -130,7 +142,7 @@ def view_pool(inputs: StrategyInputs, past: Past) -> PoolView:
     snapshot, profile = inputs.snapshot, inputs.pool.profile
     allowed = 1.0 - profile.quantile
     spawn, rate = spawn_of(snapshot), snapshot.arrival_per_second or 0.0
-    busy = _busy(snapshot, inputs.current)
+    busy, used = _busy(snapshot, inputs.current), _used_share(snapshot.budget)
     service = snapshot.service if snapshot.service and snapshot.service.count > 0 else None
     positions = _positions(snapshot, profile.sla_seconds, inputs.age_seconds)
     return PoolView(
@@ -143,7 +155,8 @@ def view_pool(inputs: StrategyInputs, past: Past) -> PoolView:
         ),
         promise_seconds=profile.sla_seconds,
         allowed_share=allowed,
-        safety=max(normal_quantile(profile.quantile), 0.0) * _care(snapshot.budget),
+        safety=max(normal_quantile(profile.quantile), 0.0) * (1.0 + _MORE_CAREFUL * used),
+        budget_used_share=used,
         waiting=snapshot.waiting,
         positions=positions,
         jobs=tuple(
@@ -152,6 +165,7 @@ def view_pool(inputs: StrategyInputs, past: Past) -> PoolView:
         ),
         groups=_groups(snapshot, inputs, past, busy, spawn),
         spawn=spawn,
+        spawn_measured=snapshot.spawn_fit is not None or snapshot.spawn is not None,
         held_up=_held_up(snapshot, profile.sla_seconds),
     )
 
@@ -179,11 +193,9 @@ def spawn_of(snapshot: PoolSnapshot) -> SpawnFit:
     return SpawnFit(mean_seconds=unknown, p95_seconds=unknown, p99_seconds=unknown)
 
 
-def _care(budget: Budget | None) -> float:
-    """1 while the error budget is whole; more as it goes."""
-    if budget is None:
-        return 1.0
-    return 1.0 + _MORE_CAREFUL * min(max(1.0 - budget.remaining_share, 0.0), 1.0)
+def _used_share(budget: Budget | None) -> float:
+    """Of the error budget."""
+    return 0.0 if budget is None else min(max(1.0 - budget.remaining_share, 0.0), 1.0)
 
 
 def _positions(

@@ -5,14 +5,17 @@
 
 Each job in the queue has a deadline: its arrival plus the promise. As long as a worker that is
 started at the next look is early enough, no forecast is needed: only jobs in the queue count, and
-the queue may grow as far as the promise allows, which keeps workers busy. Where starting a worker
-takes longer than the promise, workers have to be ready before their jobs: as many as steady traffic
-needs by Erlang's formula, at the expected rate. A worker is removed when it will not be needed
-again soon (the growth of a queue is a first-passage time) and the saving exceeds `change_seconds`.
-The more of the error budget is used, the more careful the strategy is.
+the queue may grow as far as the promise allows, which keeps workers busy. A job that still has such
+a second chance is judged by how fast jobs end in the mean; at its last moment it gets a worker
+unless one is free in time almost surely. Where starting a worker takes longer than the promise,
+workers have to be ready before their jobs: as many as steady traffic needs by Erlang's formula, at
+the expected rate. A worker is removed when it would idle for longer than starting it again and a
+change of the plan are worth (`calm`) before it is needed again, by the first passage of the jobs in
+the pool to where one worker less is too few. The more of the error budget is used, the more careful
+the strategy is.
 
-Choose it unless you know better: it keeps the promise at the lowest cost. With a higher
-`change_seconds` it changes the plan less often and costs more.
+Choose it unless you know better: it keeps the promise at the lowest cost. With a higher `calm` it
+changes the plan less often and costs more.
 
 Weakness: it uses the time that the promise allows, so that jobs wait up to it: promise less if they
 should start sooner. A burst that is due before a worker can start is late beyond the workers that
@@ -24,10 +27,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgspec
-
 from penstock.config.section import NonNegative, Section
-from penstock.decider.core.strategies.deadline.keep import kept, wasted
+from penstock.decider.core.strategies.deadline.keep import kept, price_seconds
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
 from penstock.decider.core.strategies.deadline.need import Need, last_moment_seconds, need
 from penstock.decider.core.strategies.deadline.pool_view import PoolView, spawn_of, view_pool
@@ -35,19 +36,20 @@ from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
 
 _REMEMBERED_SPAWNS = 10.0
-_FORGIVEN_SECONDS = 30.0
-"""Seconds in which an unused ``change_seconds`` of waste is forgotten."""
 
 
 class Options(Section, frozen=True, kw_only=True):
     """Settings.
 
     Attributes:
-        change_seconds: worker-seconds that a change of the plan must save, for fewer workers. A few
-            make the pool follow its load closely; minutes make it calm.
+        calm: share of the pool's work that may be spent on idle workers to avoid a change of the
+            plan: 0 follows the load most closely and is cheapest, 1 is calm, 3 calmer and dearer.
+        change_seconds: worker-seconds that a change of the plan must save besides, whatever the
+            pool's size: what a start costs beyond its time.
     """
 
-    change_seconds: NonNegative = 3.0
+    calm: NonNegative = 0.2
+    change_seconds: NonNegative = 0.0
 
 
 class Deadline:
@@ -58,20 +60,17 @@ class Deadline:
     options = Options
 
     def demand(self, inputs: StrategyInputs) -> Demand:
-        change_seconds = inputs.options.change_seconds * inputs.slots
-        before = recall(inputs.memory)
         spawn_seconds = spawn_of(inputs.snapshot).p95_seconds
-        past = before.look(inputs.current, inputs.now, _REMEMBERED_SPAWNS * spawn_seconds + 5.0)
+        past = recall(inputs.memory).look(
+            inputs.current, inputs.now, _REMEMBERED_SPAWNS * spawn_seconds + 5.0
+        )
         view = view_pool(inputs, past)
         needed = need(view, _rate_to_expect(inputs.snapshot))
-        past = past.note_busy(
-            max(view.busy, min(needed.workers, view.planned)),
-            inputs.now,
-            keep_seconds=change_seconds + spawn_seconds,
-        )
         if needed.workers > view.planned:
             return _grow(view, needed, past)
-        return _shrink(view, needed, past, before.since(inputs.now), change_seconds)
+        options: Options = inputs.options
+        change_seconds = options.change_seconds * inputs.slots
+        return _shrink(view, needed, past, price_seconds(view, options.calm, change_seconds))
 
 
 def _rate_to_expect(snapshot: PoolSnapshot) -> float:
@@ -85,30 +84,23 @@ def _rate_to_expect(snapshot: PoolSnapshot) -> float:
 def _grow(view: PoolView, needed: Need, past: Past) -> Demand:
     workers = needed.requested
     values = {**_figures(view, needed), **_binding(view, needed)}
-    past = msgspec.structs.replace(past, wasted_seconds=0.0)
     return ask("deadline.need", workers, _why_needed(view, needed, values), values, remember(past))
 
 
-def _shrink(
-    view: PoolView, needed: Need, past: Past, seconds: float, change_seconds: float
-) -> Demand:
-    """Removes surplus workers once their idling has cost as much as a change; none while jobs are
-    late and end far slower than they run, as then the run time does not give the need."""
+def _shrink(view: PoolView, needed: Need, past: Past, price: float) -> Demand:
+    """Removes surplus workers that would idle for long enough; none while jobs are late and end far
+    slower than they run, as then the run time does not give the need."""
     planned, values = view.planned, _figures(view, needed)
-    least = min(needed.requested, planned)  # not ``workers``: a step up is not taken back at once
-    workers = kept(view, least, past.most_busy, change_seconds)
-    if workers < planned:
-        waste = past.wasted_seconds + wasted(view, workers) * seconds
-    else:
-        waste = max(past.wasted_seconds - change_seconds * seconds / _FORGIVEN_SECONDS, 0.0)
-    goes = workers < planned and waste >= change_seconds and view.held_up is None
-    past = msgspec.structs.replace(past, wasted_seconds=0.0 if goes else waste)
-    if goes:
-        idle = planned - workers
-        subject = "1 other is" if idle == 1 else f"{idle} others are"
-        why = f"{subject} idle and not expected to be needed soon"
-        return ask("deadline.keep", workers, why, values, remember(past))
-    return ask("deadline.keep", planned, _why_stays(view, workers), values, remember(past))
+    # not ``workers``: a step up is not taken back at once; and only idle workers go
+    least = min(max(needed.requested, view.busy), planned)
+    workers = planned if view.held_up is not None else kept(view, least, price)
+    if workers == planned:
+        return ask("deadline.keep", planned, _why_stays(view), values, remember(past))
+    idle = planned - workers
+    subject = "1 other is" if idle == 1 else f"{idle} others are"
+    worth = price + view.spawn.p95_seconds
+    why = f"{subject} not expected to be needed for {worth:.2g} s of idling, which pays a change"
+    return ask("deadline.keep", workers, why, values, remember(past))
 
 
 def _figures(view: PoolView, needed: Need) -> dict[str, Any]:
@@ -130,7 +122,8 @@ def _binding(view: PoolView, needed: Need) -> dict[str, Any]:
     job = needed.binding
     if job is None or not job.is_waiting:
         return {}
-    starts = view.worker_groups().start_seconds(job.place, needed.workers - 1)
+    groups = view.worker_groups(safety_share=job.safety_share)
+    starts = groups.start_seconds(job.place, needed.workers - 1)
     late = None if math.isinf(starts) else round(starts - job.seconds, 2)
     waited = view.promise_seconds - job.seconds
     name, exact = view.name_of(waited)
@@ -175,7 +168,7 @@ def _when_needed(view: PoolView) -> str:
     )
 
 
-def _why_stays(view: PoolView, workers: int) -> str:
+def _why_stays(view: PoolView) -> str:
     if not view.planned:
         return _when_needed(view) if view.waiting else "no job waits"
     if (held := view.held_up) is not None:
@@ -185,8 +178,4 @@ def _why_stays(view: PoolView, workers: int) -> str:
             f"{held.seconds:.2g} s of a worker's time for each that runs "
             f"{view.service.seconds:.2g} s: the broker, the event log or the host binds"
         )
-    if workers == view.planned:
-        return "all are kept: each would be needed again before stopping it saves anything"
-    return (
-        f"{view.planned - workers} of {view.planned} could go, but stopping them saves nothing yet"
-    )
+    return "all are kept: each would be needed again before stopping it saves anything"
