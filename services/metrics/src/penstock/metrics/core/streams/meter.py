@@ -37,7 +37,7 @@ class StreamMeter(PoolMeter):
     def __init__(self, pool: Pool, window_seconds: float, interval_seconds: float) -> None:
         profile = pool.profile
         self.source_queues: Sequence[StreamQuery] = [
-            StreamQuery(name, profile.sla_seconds, profile.quantile) for name in pool.source_queues
+            StreamQuery(name, profile.sla_seconds) for name in pool.source_queues
         ]
         super().__init__(
             pool.name, self.source_queues, profile, window_seconds, interval_seconds, inf

@@ -31,7 +31,6 @@ class StreamQuery(Queue):
 
     Args:
         promise_seconds: a batch is done within this.
-        quantile: the share of batches that are.
     """
 
     __slots__ = (
@@ -41,7 +40,6 @@ class StreamQuery(Queue):
         "_done",
         "_latest",
         "_promise_seconds",
-        "_quantile",
         "_report",
         "_running_since",
         "_slots",
@@ -52,10 +50,10 @@ class StreamQuery(Queue):
         "fault",
     )
 
-    def __init__(self, name: str, promise_seconds: float, quantile: float) -> None:
+    def __init__(self, name: str, promise_seconds: float) -> None:
         super().__init__(name)
         self.fault = ""
-        self._promise_seconds, self._quantile = promise_seconds, quantile
+        self._promise_seconds = promise_seconds
         self._report: StreamReport | None = None
         self._batches: deque[Batch] = deque(maxlen=2 * MOST_BATCHES)
         self._latest: BatchProgress | None = None
@@ -194,7 +192,7 @@ class StreamQuery(Queue):
         """Its figures for a snapshot."""
         batches = tuple(self._batches)
         # Of a run's first batch much is the start of the executors and of their code.
-        rate, work = rate_of(batches), work_of(batches[1:] or batches, self._quantile)
+        rate, work = rate_of(batches), work_of(batches[1:] or batches)
         running, last = self._running_seconds(now), batches[-1] if batches else None
         return StreamLoad(
             query=self.name,

@@ -9,8 +9,8 @@ of the batches' task seconds over the sum of their rows. Spark's own count of ta
 where there is one; else the time in which a batch ran on all its slots, ``(d - o) c``, which counts
 slots that had nothing left to do and so is no less. ``o`` is the part in which no task runs:
 planning, offsets, commits. ``f`` of a batch is what its rows do not account for, ``d - w r / c``;
-of the query it is a high quantile of those of late, so that of all batches as many are within an
-estimate as are promised to be.
+of the query it is what three of four batches of late do not exceed. A batch that a Worker's start
+or a lost slot held up is no measure of the next: what is above is for the headroom of a strategy.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ import msgspec
 
 MOST_BATCHES = 20
 """Batches that an estimate is made of: fewer follow a change sooner, more know the spread."""
+
+
+_FIXED_BATCHES = 12
+_USUAL_SHARE = 0.75
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,12 +77,11 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     growth_per_second: float = 0.0
 
 
-def work_of(batches: Sequence[Batch], quantile: float) -> Work:
+def work_of(batches: Sequence[Batch]) -> Work:
     """Estimates the work of a query; see the module.
 
     Args:
         batches: of late, oldest first.
-        quantile: the share of batches that the promise is about.
     """
     batches = batches[-MOST_BATCHES:]
     with_rows = [batch for batch in batches if batch.rows and batch.slots > 0]
@@ -94,7 +97,7 @@ def work_of(batches: Sequence[Batch], quantile: float) -> Work:
     ]
     return Work(
         task_seconds_per_row=per_row,
-        fixed_seconds=_upper(rest, quantile),
+        fixed_seconds=_upper(rest[-_FIXED_BATCHES:]),
         is_measured=counted is not None,
     )
 
@@ -151,10 +154,5 @@ def _timed_per_row(batches: Sequence[Batch]) -> float:
     return seconds / sum(one.rows for one in batches)
 
 
-def _upper(values: Sequence[float], quantile: float) -> float:
-    """The quantile of few values: of ten or more, not the largest."""
-    ordered = sorted(values)
-    index = math.ceil(quantile * len(ordered)) - 1
-    # One batch in ten may be a stray: a first one, or one during which a slot was lost.
-    most = len(ordered) - 2 if len(ordered) >= 10 else len(ordered) - 1
-    return ordered[max(min(index, most), 0)]
+def _upper(values: Sequence[float]) -> float:
+    return sorted(values)[math.ceil(_USUAL_SHARE * len(values)) - 1]
