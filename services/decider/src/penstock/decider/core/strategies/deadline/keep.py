@@ -53,16 +53,14 @@ def _saved_seconds(view: PoolView, workers: int) -> float:
 def _longest_line(view: PoolView, workers: int) -> float:
     """Jobs that may wait before so many workers are too few.
 
-    Where a worker can be started in time it is the line in which the last job waits until then, in
-    the mean. Else there is no second chance: what they surely begin within the promise, less than
-    none where that is less than their own jobs.
+    The line in which the last job waits until a worker can still be started for it, in the mean; or
+    what they surely begin within the promise, where that is more.
     """
-    service = view.service
-    if view.blind_seconds <= 0:
-        left = view.promise_seconds - last_moment_seconds(view)
-        return workers * left / max(service.seconds, LEAST_JOB_SECONDS)
-    rounds = service.rounds(view.promise_seconds)
-    return workers * rounds - view.safety * math.sqrt(service.variance(rounds) * workers)
+    service, promise = view.service, view.promise_seconds
+    left = promise - last_moment_seconds(view)
+    rounds = service.rounds(promise)
+    surely = workers * rounds - view.safety * math.sqrt(service.variance(rounds) * workers)
+    return max(workers * left / max(service.seconds, LEAST_JOB_SECONDS), surely, 0.0)
 
 
 def _seconds_without_workers(view: PoolView) -> float:

@@ -24,8 +24,6 @@ last moment is two looks earlier."""
 _MOST_CAUTION = 0.5
 """Share of the safety for jobs with a second chance, once the error budget is used."""
 _FURTHER_SHARE = 0.1
-"""A step up goes so much further than needed: the next one follows later."""
-_STEP_SHARE = 0.15
 """A need that has grown goes on growing: so much more is requested at once, not in steps."""
 
 
@@ -61,19 +59,21 @@ def need(view: PoolView, rate_to_expect: float) -> Need:
         return Need(0, 0)
     fewest_now, binding = _walk(view, _to_last_moment(view))
     workers = whole(fewest_now)
-    return Need(workers, workers + math.floor(workers * _FURTHER_SHARE), binding)
+    return Need(workers, _requested(workers), binding)
 
 
 def _need_ahead(view: PoolView, rate: float) -> Need:
     """Where a worker is ready only after the promise: chance counts in full from the start."""
     fewest_now, binding = _walk(view, view.positions)
     workers = whole(fewest_now)
-    requested = whole(fewest_now * (1 + _STEP_SHARE)) if workers > 1 else workers
     coming = whole(_walk(view, (_coming(view, rate),))[0])
     before = max(coming, _steady(view, rate))
-    return Need(
-        max(workers, before), max(requested, before), binding if workers >= before else None
-    )
+    most = max(workers, before)
+    return Need(most, _requested(most), binding if workers >= before else None)
+
+
+def _requested(workers: int) -> int:
+    return workers + math.floor(workers * _FURTHER_SHARE)
 
 
 def _to_last_moment(view: PoolView) -> list[QueuePosition]:
