@@ -16,6 +16,7 @@ WITH_SPARK = (
     "test_bench_spark",
     "test_spark",
     "test_stories",
+    "test_stream_",
     "test_testing_page",
     "test_tutorials",
     "test_workflow_example",

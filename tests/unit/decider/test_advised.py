@@ -47,14 +47,14 @@ def test_there_are_never_fewer_than_jobs_in_work(strategy) -> None:
 
 
 def test_messages_that_wait_need_more_than_those_that_work() -> None:
-    """Each takes a minute, and all are to start within 30 s: no one that works will be free."""
+    """Each takes a minute, all are to start within 30 s: half of those that work will be free."""
     waits = {"waiting": 5, "oldest_waiting_seconds": 1.0, "job_seconds": 60.0}
     lone = asked(waits, strategy="deadline")
     beside = asked({**waits, "running": 10}, strategy="deadline")
     assert lone is not None
     assert beside is not None
     assert lone >= 5
-    assert beside >= 10 + 4
+    assert 10 < beside < 10 + 5
 
 
 def test_workers_that_report_are_counted_by_their_plan() -> None:
