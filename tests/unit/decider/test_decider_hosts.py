@@ -317,3 +317,21 @@ def test_where_all_hosts_are_so_or_the_others_are_full_the_plan_stands():
 def test_other_pools_are_placed_there_as_ever():
     outcome = one_round(pool("other"), wants(4, "other"), hosts=[looping("a"), host("b")])
     assert placed(outcome, "other") == {"a": 2, "b": 2}
+
+
+def test_a_shortage_is_reported_so_that_the_next_round_is_over_all_pools():
+    assert not one_round(pool(), wants(5), hosts=AB).short
+    assert one_round(pool(), wants(40), hosts=[host("a", cores=4)]).short
+    advised = one_round(pool(advisor=True), wants(40), hosts=[host("a", cores=4)])
+    assert advised.decisions[0].target < 40
+    assert not advised.short
+
+
+def test_a_host_with_more_than_it_can_carry_is_a_shortage_also_for_other_pools():
+    seen = [wants(2, "x"), wants(40, "y", worker_memory_bytes=2 * GIB)]
+    planned = state(y={"a": 40})
+    pools = [pool("x"), pool("y")]
+    crowded = inputs(pools, seen, [host("a", memory=64 * GIB), host("b")], due={"x"})
+    assert decide(planned, crowded, NOW).short
+    roomy = inputs(pools, seen, [host("a", memory=256 * GIB), host("b")], due={"x"})
+    assert not decide(planned, roomy, NOW).short

@@ -19,7 +19,8 @@ class Rhythm:
 
     Args:
         period_seconds: between two rounds over all pools.
-        least_seconds: between two decisions of one pool.
+        least_seconds: between two decisions of one pool that were requested, and after a round over
+            all pools at a time.
         slice_pools: decided at a time.
         whole_seconds: between two rounds that are not sliced.
     """
@@ -42,7 +43,8 @@ class Rhythm:
 
     def request(self, pool: str, now: float) -> None:
         """Requests a decision of one pool at once."""
-        last = max(self._decided.get(pool, self._all_at), self._all_at)
+        # what a slice has just decided is decided again at once: its turn came by chance
+        last = max(self._decided.get(pool, self._whole_at), self._whole_at)
         self._requested.setdefault(pool, max(now, last + self._least))
 
     def request_all(self, now: float) -> None:
@@ -73,7 +75,7 @@ class Rhythm:
         turn_of_slice = bool(self._left) and self._served
         due = frozenset[str]() if turn_of_slice else self._take_requested(now)
         self._served = bool(due)
-        return (due or self._take_slice(now)).intersection(pools)
+        return (due or self._take_slice()).intersection(pools)
 
     def wait_seconds(self, now: float) -> float:
         if self._left:
@@ -92,10 +94,9 @@ class Rhythm:
             self._decided[pool] = now
         return frozenset(due)
 
-    def _take_slice(self, now: float) -> frozenset[str]:
+    def _take_slice(self) -> frozenset[str]:
         due = self._left[-self._slice :]
         del self._left[-self._slice :]
         for pool in due:
             self._requested.pop(pool, None)
-            self._decided[pool] = now
         return frozenset(due)
