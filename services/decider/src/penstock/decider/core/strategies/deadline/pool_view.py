@@ -111,6 +111,15 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
         return nearest.id, abs(nearest.waited_seconds - waited_seconds) < _SAME_SECONDS
 
     @property
+    def in_use(self) -> int:
+        """Workers that run a job, or start while jobs wait."""
+        if not self.waiting:
+            return self.busy
+        return self.planned - sum(
+            group.workers for group in self.groups if group.ready_seconds == 0.0
+        )
+
+    @property
     def load(self) -> float:
         """Offered load in Erlang."""
         return self.rate * self.service.seconds

@@ -92,7 +92,7 @@ def _shrink(view: PoolView, needed: Need, past: Past, price: float) -> Demand:
     slower than they run, as then the run time does not give the need."""
     planned, values = view.planned, _figures(view, needed)
     # not ``workers``: a step up is not taken back at once; and only idle workers go
-    least = min(max(needed.requested, view.busy), planned)
+    least = min(max(needed.requested, view.in_use), planned)
     workers = planned if view.held_up is not None else kept(view, least, price)
     if workers == planned:
         return ask("deadline.keep", planned, _why_stays(view), values, remember(past))
