@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import kombu
 import msgspec
@@ -24,17 +25,24 @@ _NAMES = "epmd"
 _START_SECONDS = 120.0
 
 
+class Addresses(msgspec.Struct, frozen=True):
+    """Of a broker: for its clients, and where Penstock looks at it."""
+
+    url: str
+    look_url: str
+
+
 class Started(msgspec.Struct, frozen=True):
     """A broker; ``end`` is a command that ends what it leaves behind."""
 
     child: Child
-    url: str
+    addresses: Addresses
     end: Sequence[str] = ()
 
 
 @contextmanager
-def message_broker(kind: str, url: str, cache: Path, folder: Path) -> Iterator[str]:
-    """The address of an empty broker.
+def message_broker(kind: str, url: str, cache: Path, folder: Path) -> Iterator[Addresses]:
+    """The addresses of an empty broker.
 
     Args:
         kind: one of ``BROKERS``.
@@ -45,12 +53,12 @@ def message_broker(kind: str, url: str, cache: Path, folder: Path) -> Iterator[s
     if url:
         with kombu.Connection(url) as connection:
             connection.SimpleQueue(QUEUE).clear()
-        yield url
+        yield Addresses(url, url if kind == "redis" else _management(url))
         return
     starts = _redis if kind == "redis" else _rabbitmq
     started = starts(cache, folder)
     try:
-        yield started.url
+        yield started.addresses
     finally:
         started.child.end(20.0)
         if started.end:
@@ -66,15 +74,20 @@ def _redis(cache: Path, folder: Path) -> Started:
     children.wait_until(
         child, lambda: "Ready to accept" in log.read_text("utf-8"), _START_SECONDS, "ready"
     )
-    return Started(child, f"redis://{LOOPBACK}:{port}/0")
+    url = f"redis://{LOOPBACK}:{port}/0"
+    return Started(child, Addresses(url, url))
 
 
 def _rabbitmq(_: Path, folder: Path) -> Started:
-    """Alone: a name server of Erlang's own, no plugins, all files in the folder."""
-    port, names = free_port(), free_port()
+    """Alone: a name server of Erlang's own, the management API, all files in the folder."""
+    port, management, names = free_port(), free_port(), free_port()
     config, plugins = folder / "rabbitmq.conf", folder / "plugins"
-    config.write_text(f"listeners.tcp.default = {LOOPBACK}:{port}\n", "utf-8")
-    plugins.write_text("[].\n", "utf-8")
+    config.write_text(
+        f"listeners.tcp.default = {LOOPBACK}:{port}\n"
+        f"management.tcp.ip = {LOOPBACK}\nmanagement.tcp.port = {management}\n",
+        "utf-8",
+    )
+    plugins.write_text("[rabbitmq_management].\n", "utf-8")
     env = {
         "HOME": str(folder),
         "RABBITMQ_NODENAME": f"bench{port}@localhost",
@@ -89,7 +102,13 @@ def _rabbitmq(_: Path, folder: Path) -> Started:
     child = children.start([_RABBITMQ], name="rabbitmq", log=folder / "rabbitmq.log", env=env)
     children.wait_until(child, lambda: _answers(port), _START_SECONDS, "ready")
     end = [_NAMES, "-port", str(names), "-kill"]  # a daemon, which would stay
-    return Started(child, f"amqp://guest:guest@{LOOPBACK}:{port}/%2F", end)
+    url = f"amqp://guest:guest@{LOOPBACK}:{port}/%2F"
+    return Started(child, Addresses(url, _management(url, management)), end)
+
+
+def _management(url: str, port: int = 15672) -> str:
+    address = urlsplit(url)
+    return f"http://{address.username or 'guest'}@{address.hostname}:{port}"
 
 
 def _answers(port: int) -> bool:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -34,6 +35,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         worker: the command of a worker; ``{name}`` stands for its name.
         environment: variables of a worker.
         url: the broker of the messages.
+        look_url: where Penstock looks at it.
         folder: for logs and files.
         peak: messages in work at the peak.
         most: workers at most.
@@ -46,6 +48,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     worker: tuple[str, ...]
     environment: dict[str, str]
     url: str
+    look_url: str
     folder: Path
     peak: int
     most: int
@@ -216,12 +219,12 @@ class Penstock:
     def _toml(self) -> str:
         setting = self._setting
         command = [word.replace("{name}", "{worker}") for word in setting.worker]
-        kind, url, secret = "celery", setting.url, ""
-        if url.startswith("amqp"):
-            kind, url = "rabbitmq", url.replace(":guest@", "@")
+        kind, url, secret = "celery", setting.look_url, ""
+        if setting.url.startswith("amqp"):
+            kind = "rabbitmq"
             file = setting.folder / "secret"
             file.touch(0o600)
-            file.write_text("guest", "utf-8")
+            file.write_text(urlsplit(setting.url).password or "guest", "utf-8")
             secret = f"secret_file = {_text(str(file))}"
         drain = _DRAIN_SECONDS / setting.factor
         return "\n".join(

@@ -35,7 +35,7 @@ from machine import describe
 from peer_parts import APPS, environment, redis_server, versions
 from penstock.runtime import children
 from penstock.runtime.paths import temporary_dir
-from source_brokers import BROKERS, QUEUE, message_broker, queue_length
+from source_brokers import BROKERS, QUEUE, Addresses, message_broker, queue_length
 from source_load import MEAN_SECONDS, RECORDED, Messages, messages
 from source_scalers import SCALERS, Setting, living
 
@@ -47,16 +47,17 @@ _STEP_SECONDS, _COUNT_SECONDS = 0.1, 0.25
 def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, Any]:
     """One scaler, one trace."""
     programs = environment(options.cache, "celery")
-    with temporary_dir() as folder, _broker(options, folder) as url:
+    with temporary_dir() as folder, _broker(options, folder) as broker:
         oracle, marker = folder / "oracle", f"bench-{os.getpid()}-{time.monotonic_ns()}"
-        env = {"SOURCES_URL": url, "SOURCES_ORACLE": str(oracle), "PYTHONPATH": str(APPS)}
+        env = {"SOURCES_URL": broker.url, "SOURCES_ORACLE": str(oracle), "PYTHONPATH": str(APPS)}
         quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
         worker = [str(programs / "celery"), "-A", "source_app", "worker", "-Q", QUEUE]
         worker += ["-P", "solo", "-c", "1", "--prefetch-multiplier=1"]
         setting = Setting(
             worker=(*worker, *quiet, "-n", f"{{name}}@{marker}"),
             environment=env,
-            url=url,
+            url=broker.url,
+            look_url=broker.look_url,
             folder=folder,
             peak=load.peak,
             most=2 * load.peak,
@@ -68,7 +69,7 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
         plan = folder / "plan"
         pairs = zip(load.arrivals, load.services, strict=True)
         plan.write_text("".join(f"{at:.4f} {seconds:.4f}\n" for at, seconds in pairs), "utf-8")
-        with queue_length(url) as length:
+        with queue_length(broker.url) as length:
             driven = scaler(setting, length)
             try:
                 driven.start()
@@ -86,7 +87,7 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
     return {**judged, "worker_seconds": round(used, 1), "most_workers": most, "left": left}
 
 
-def _broker(options: argparse.Namespace, folder: Path) -> AbstractContextManager[str]:
+def _broker(options: argparse.Namespace, folder: Path) -> AbstractContextManager[Addresses]:
     return message_broker(options.broker, options.broker_url, options.cache, folder)
 
 
