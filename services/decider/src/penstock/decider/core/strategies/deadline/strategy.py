@@ -43,7 +43,7 @@ class Options(Section, frozen=True, kw_only=True):
 
     Attributes:
         calm: share of the pool's work that may be spent on idle workers to avoid a change of the
-            plan: 0 follows the load most closely and is cheapest, 1 is calm, 3 calmer and dearer.
+            plan: 0 follows the load most closely and is cheapest, 1 is calmer and dearer.
         change_seconds: worker-seconds that a change of the plan must save besides, whatever the
             pool's size: what a start costs beyond its time.
     """
