@@ -211,7 +211,9 @@ async def urgent_beside(
 ) -> tuple[list[float], int]:
     """Milliseconds from each request to its command, and the rounds over all pools meanwhile."""
     chance, rhythm = random.Random(1), Rhythm(slice_pools=slice_pools)
-    rhythm.due(installation.pools, time.monotonic())  # the first round, which is over all at a time
+    # the first round is over all at a time, with a checkpoint and the settings
+    rhythm.due(installation.pools, time.monotonic())
+    await decider.round(START + 999)
     begin = time.monotonic()
     requests = deque(
         (begin + number / _URGENT_A_SECOND, f"pool-{chance.randrange(len(installation.pools))}")
