@@ -22,9 +22,8 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 """
 CONNECT = """
-from penstock.config.spark import Spark
-from penstock.worker.spark.lease import SparkLease
-spark = SparkLease(sys.argv[2], Spark()).session("reported", 1)
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 """
 PROGRAM = """
 import pathlib, sys, time
@@ -70,18 +69,12 @@ class Program:
 
 
 @contextmanager
-def program(
-    settings: Settings, folder: Path, session: str = CLASSIC, host: str = ""
-) -> Iterator[Program]:
-    """Runs it, with a session made so, until the block ends.
-
-    Args:
-        host: run folder of the host whose Connect server is used.
-    """
+def program(settings: Settings, folder: Path, session: str = CLASSIC) -> Iterator[Program]:
+    """Runs it, with a session made so, until the block ends."""
     script, end = folder / "program.py", folder / "end"
     script.write_text(PROGRAM.format(session=session))
     process = children.start(
-        [sys.executable, str(script), str(end), host],
+        [sys.executable, str(script), str(end)],
         name="program",
         log=folder / "program.log",
         env=environment(settings, folder),

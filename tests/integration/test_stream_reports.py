@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.integration.guarded import GuardedBroker
-from tests.integration.spark_host import spark_host
 from tests.integration.streaming import CONNECT, Program, Reports, program
 from tests.making import MakeSettings
 from tests.waiting import eventually
@@ -26,12 +25,8 @@ async def test_queries_of_a_classic_session_report_their_batches_and_their_ends(
     assert "is not reported: it has no name" in (tmp_path / "program.log").read_text()
 
 
-@pytest.mark.skip(reason="start() of a query did not return within 160 s; cause not known yet")
 async def test_queries_of_a_connect_session_do_too(settings: MakeSettings, tmp_path: Path) -> None:
-    with (
-        spark_host() as host,
-        program(settings(), tmp_path, CONNECT, str(host.run_dir)) as running,
-    ):
+    with program(settings(), tmp_path, CONNECT) as running:
         await _reported(running, settings)
 
 
