@@ -18,7 +18,7 @@ from penstock.cli.deploy.roles import ROLES
 
 STREAM, SUBJECT = "EVENTS", "penstock.events.job.j.JobStarted"
 MORE_THAN_ALL = 1_100
-READERS = [name for name, role in ROLES.items() if STREAM not in role.follows]
+READERS = [name for name, role in ROLES.items() if role.reads and STREAM not in role.follows]
 
 
 @pytest.fixture

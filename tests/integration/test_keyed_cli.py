@@ -156,6 +156,7 @@ ELSEWHERE = (
         "orchestrator",
         "pipeline",
         "outbox",
+        "scaler",
         "deploy key",
     ),
     *("deploy keys", "deploy limit", "report", "simulate", "tune"),
