@@ -226,8 +226,8 @@ def _secret(name: str, path: str) -> str:
         mode, secret = S_IMODE(Path(path).stat().st_mode), Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{here}: {path} cannot be read: {error}") from error
-    if mode & 0o077:
-        raise ConfigError(f"{here}: {path}: found mode {mode:o}, expected 600 (chmod 600)")
+    if mode & 0o077:  # no colon after the path: logs mask what follows "db-password:"
+        raise ConfigError(f"{here}: {path} has mode {mode:o}, expected 600 (chmod 600)")
     if not 1 <= len(secret) <= _LONGEST_SECRET or not secret.isprintable():
         raise ConfigError(f"{here}: {path} holds no secret in one line")
     return secret
