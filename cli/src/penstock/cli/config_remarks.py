@@ -12,6 +12,7 @@ from penstock.cli.scaling.measurements import Measured
 from penstock.config import Settings, foreign_presets
 from penstock.config.profiles import Pool
 from penstock.config.serving import serving
+from penstock.config.source_patterns import is_pattern
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,11 +132,13 @@ def _command_remarks(configured: Mapping[str, Pool]) -> Iterator[Remark]:
 
 def _usage(pool: Pool) -> foreign_presets.Usage:
     preset = foreign_presets.PRESETS.get(pool.preset)
+    has_patterns = any(is_pattern(name) for name in pool.source_queues)
     return foreign_presets.Usage(
         slots=pool.slots,
         drain_seconds=pool.drain.seconds,
         awaits_sign=preset is not None and pool.ready == preset.ready,
         queues=len(pool.source_queues),
+        queue_names=() if has_patterns else pool.source_queues,
     )
 
 
