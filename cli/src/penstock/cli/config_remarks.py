@@ -113,8 +113,10 @@ def _source_remarks(settings: Settings, configured: Mapping[str, Pool]) -> Itera
         yield Remark(rule="bad-source", level="error", text=text)
     for text in () if errors else registry.doubts(settings, configured):
         yield _warning("coarse-source", text)
-    # The metrics service may run on another machine, so neither is an error.
+    # The metrics service may run on another machine, so none of these is an error.
     for name, table in settings.sources.items():
+        if not errors and (fault := registry.library_fault(name, table)):
+            yield _warning("missing-library", f"{fault}, where the metrics service runs")
         if fault := registry.secret_fault(name, table):
             yield _warning("unreadable-secret", f"{fault}; the metrics service needs it")
         if table.command and shutil.which(table.command[0]) is None:

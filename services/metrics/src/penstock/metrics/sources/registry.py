@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.config import Pool, Settings, explain
+from penstock.config.extras import ExtraMissing
 from penstock.config.load import ConfigError
 from penstock.config.source_patterns import is_pattern
 from penstock.config.sources import SourceTable
@@ -130,6 +131,19 @@ def secret_fault(name: str, table: SourceTable) -> str:
         _secret(name, table.secret_file)
     except ConfigError as error:
         return str(error)
+    return ""
+
+
+def library_fault(name: str, table: SourceTable) -> str:
+    """Which library of a kind that ships this machine lacks; empty where it has them."""
+    if table.kind not in BUILTIN:
+        return ""
+    try:
+        kind_of(name, table).open(_settings(name, table, ""))  # connects to nothing
+    except ExtraMissing as error:
+        return str(error)
+    except ConfigError:  # without its secret
+        return ""
     return ""
 
 
