@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -58,3 +59,29 @@ def test_a_check_names_what_a_source_lacks_on_this_machine(tmp_path) -> None:
     secret.write_text("s3cret")
     secret.chmod(0o600)
     assert warnings().keys() == {"unknown-command"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "options", "library", "extra"),
+    [
+        ("celery", "redis://cache/0", {}, "redis", "redis"),
+        ("sql", "postgresql://db/shop", {"query": "select 1 as waiting"}, "psycopg", "sql"),
+        ("rabbitmq", "amqp://rabbit", {}, "aio_pika", "rabbitmq"),
+    ],
+)
+def test_a_check_names_a_library_that_is_missing(
+    monkeypatch, kind, url, options, library, extra
+) -> None:
+    settings = check({"sources": {"shop": {"kind": kind, "url": url, "options": options}}})
+
+    def warnings() -> list[str]:
+        remarks = judge(settings, {}, no_import=True)
+        return [remark.text for remark in remarks if remark.rule == "missing-library"]
+
+    assert warnings() == []
+    for module in [name for name in sys.modules if name.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, library, None)
+    [text] = warnings()
+    assert text.startswith("sources.shop")
+    assert f"run: pip install 'penstock-metrics[{extra}]', where the metrics" in text

@@ -57,7 +57,7 @@ def test_figures_age_while_the_source_has_a_fault() -> None:
     assert [f"mail: {remark}" for remark in remarks(source)] == [
         FAULT,
         "mail: source shop: 3 messages are stuck and not counted as waiting: nothing moved for a "
-        "minute though workers were idle",
+        "minute though workers were idle; check that the pool's command takes this queue",
     ]
 
 

@@ -250,6 +250,28 @@ def test_an_argument_that_is_not_repeated_for_each_queue_is_noticed() -> None:
     assert list(faults("sidekiq", command, Usage(queues=1))) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "fault"),
+    [
+        ("celery", "", "add '-Q', '{queues}'"),
+        ("celery", "-Q malling", "does not take 'mail' and 'low': write '-Q'"),
+        ("celery", "--queues=mail,urgent", "does not take 'low': write '-Q'"),
+        ("rq", "", "does not take 'mail' and 'low': add '{queue}'"),
+        ("rq", "low", "does not take 'mail': add '{queue}'"),
+    ],
+)
+def test_a_command_that_does_not_take_the_pool_s_queues_is_noticed(
+    name: Any, words: str, fault: str
+) -> None:
+    usage = Usage(queue_names=("mail", "low"))
+    command = GOOD[name].replace(" {queue}", "").split()
+    [text] = faults(name, [*command, *words.split()], usage)
+    assert fault in text
+    fitting = {"celery": ("-Q {queues}", "-Q low,mail"), "rq": ("{queue}", "mail low")}
+    for flags in fitting[name]:
+        assert list(faults(name, [*command, *flags.split()], usage)) == []
+
+
 def test_a_preset_of_another_program_is_noticed() -> None:
     assert "does not run rq" in next(faults("rq", ["celery"], Usage()))
     assert list(faults("", ["celery"], Usage())) == []

@@ -10,7 +10,7 @@ from penstock.events.worker import WorkerCrashLooping, WorkerStopped
 from penstock.executor.core import facts
 from penstock.executor.core.activity import Activity
 from penstock.executor.core.fleet import Fleet, ForeignLimits, deadlines
-from penstock.executor.core.instruction import Kill, Pause, Resume, Start, Terminate
+from penstock.executor.core.instruction import Kill, Note, Pause, Resume, Start, Terminate
 from penstock.executor.core.worker import Phase
 
 
@@ -47,6 +47,8 @@ def test_one_that_is_not_ready_in_time_is_drained_and_counts_as_a_failed_start()
     assert of(Terminate, played.play(report(start.worker, "starting"), after=20.0)) == []
     instructions = played.play(report(start.worker, "starting"), after=0.1)
     assert of(Terminate, instructions) == [Terminate(worker=start.worker, pid=7)]
+    [note] = of(Note, instructions)
+    assert "no sign of 'ready' within ready_seconds = 20; its output" in note.text
     assert of(Kill, instructions) == []
     assert [each.cause for each in of(Start, instructions)] == ["respawn"]
     played.play(facts.Exited(worker=start.worker, code=0))

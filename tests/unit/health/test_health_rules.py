@@ -80,8 +80,8 @@ def blocked(*counts: int) -> dict[str, Any]:
     }
 
 
-def service(silent_seconds: float | None) -> dict[str, Any]:
-    return {"services": (replace(GOOD.services[0], silent_seconds=silent_seconds),)}
+def service(silent_seconds: float | None, **fields: Any) -> dict[str, Any]:
+    return {"services": (replace(GOOD.services[0], silent_seconds=silent_seconds, **fields),)}
 
 
 def disk(used: int) -> dict[str, Any]:
@@ -138,6 +138,13 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
         (failing(dropped_at=7200.0, error="status 404"), "hooks", D, "dropped at 1970-01-01 02:00"),
         (service(10.0), "services", D, "service decider: no update for 10 s"),
         (service(None), "services", D, "no decider has ever run"),
+        (
+            service(None, name="metrics", runs=True),
+            "services",
+            D,
+            "service metrics runs and has published nothing yet (its log has the reason if this "
+            "lasts): nothing is measured",
+        ),
         (
             host(order="drained by cli/ann: new kernel"),
             "workers",

@@ -12,6 +12,7 @@ from penstock.cli.scaling.measurements import Measured
 from penstock.config import Settings, foreign_presets
 from penstock.config.profiles import Pool
 from penstock.config.serving import serving
+from penstock.config.source_patterns import is_pattern
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +113,10 @@ def _source_remarks(settings: Settings, configured: Mapping[str, Pool]) -> Itera
         yield Remark(rule="bad-source", level="error", text=text)
     for text in () if errors else registry.doubts(settings, configured):
         yield _warning("coarse-source", text)
-    # The metrics service may run on another machine, so neither is an error.
+    # The metrics service may run on another machine, so none of these is an error.
     for name, table in settings.sources.items():
+        if not errors and (fault := registry.library_fault(name, table)):
+            yield _warning("missing-library", f"{fault}, where the metrics service runs")
         if fault := registry.secret_fault(name, table):
             yield _warning("unreadable-secret", f"{fault}; the metrics service needs it")
         if table.command and shutil.which(table.command[0]) is None:
@@ -131,11 +134,13 @@ def _command_remarks(configured: Mapping[str, Pool]) -> Iterator[Remark]:
 
 def _usage(pool: Pool) -> foreign_presets.Usage:
     preset = foreign_presets.PRESETS.get(pool.preset)
+    has_patterns = any(is_pattern(name) for name in pool.source_queues)
     return foreign_presets.Usage(
         slots=pool.slots,
         drain_seconds=pool.drain.seconds,
         awaits_sign=preset is not None and pool.ready == preset.ready,
         queues=len(pool.source_queues),
+        queue_names=() if has_patterns else pool.source_queues,
     )
 
 

@@ -25,17 +25,20 @@ class Flags:
 
     Args:
         words: the command.
+
+    Attributes:
+        words: as given.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
+        self.words = words
 
     def value(self, *names: str) -> str | None:
         """The value of an option by any of its names; empty for one without, None where absent."""
-        for place, word in enumerate(self._words):
+        for place, word in enumerate(self.words):
             for name in names:
                 if word == name:
-                    return self._words[place + 1] if place + 1 < len(self._words) else ""
+                    return self.words[place + 1] if place + 1 < len(self.words) else ""
                 if name.startswith("--") and word.startswith(f"{name}="):
                     return word.removeprefix(f"{name}=")
                 if not name.startswith("--") and word.startswith(name) and word[1:2] != "-":
@@ -47,7 +50,7 @@ class Flags:
 
     def has_word(self, word: str) -> bool:
         """Whether the command names this, such as a subcommand."""
-        return word in self._words
+        return word in self.words
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +61,14 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         drain_seconds: that a process has to finish what it handles.
         awaits_sign: whether the sign of readiness is that of the preset.
         queues: number of the pool's queues.
+        queue_names: by which the pool is scaled; empty where it is not, or by a pattern.
     """
 
     slots: int = 1
     drain_seconds: float = 60.0
     awaits_sign: bool = True
     queues: int = 1
+    queue_names: tuple[str, ...] = ()
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +100,14 @@ def faults(name: PresetName, command: Sequence[str], usage: Usage) -> Iterator[s
 
 def _celery(flags: Flags, usage: Usage) -> Iterator[str]:
     slots = usage.slots
+    queues = flags.value("-Q", "--queues")
+    if queues is None and usage.queue_names:
+        yield (
+            "without '-Q' a worker of Celery takes the queues of the application's settings, else "
+            "'celery': add '-Q', '{queues}'"
+        )
+    elif queues is not None and (rest := _not_taken(queues.split(","), usage)):
+        yield f"the command does not take {rest}: write '-Q', '{{queues}}'"
     if usage.awaits_sign and (flags.value("-l", "--loglevel") or "").lower() not in (
         "info",
         "debug",
@@ -118,6 +131,8 @@ def _celery(flags: Flags, usage: Usage) -> Iterator[str]:
 
 
 def _rq(flags: Flags, usage: Usage) -> Iterator[str]:
+    if rest := _not_taken(flags.words, usage):
+        yield f"the command does not take {rest}: add '{{queue}}'"
     if usage.slots != 1:
         yield f"slots = {usage.slots}, but a worker of RQ runs one job at a time: remove slots"
     if flags.has("-b", "--burst"):
@@ -192,6 +207,13 @@ def _sidekiq(flags: Flags, usage: Usage) -> Iterator[str]:
         yield "only the argument with {queue} is repeated for each queue: write '-q{queue}'"
     if flags.has("-d", "--daemon"):
         yield "--daemon leaves a process that counts as ended: remove it"
+
+
+def _not_taken(words: Sequence[str], usage: Usage) -> str:
+    """Those of the pool's queues that a command does not name; empty for none."""
+    if any("{queue}" in word or "{queues}" in word for word in words):
+        return ""
+    return " and ".join(repr(name) for name in usage.queue_names if name not in words)
 
 
 def _own_timeout(value: str | None, usage: Usage, flag: str, without: str) -> Iterator[str]:

@@ -123,11 +123,17 @@ class HostFacts(_Facts, frozen=True, kw_only=True):
 
 
 class ServiceFacts(_Facts, frozen=True, kw_only=True):
-    """A service by the last thing it wrote. ``silent_seconds`` None: it never wrote anything."""
+    """A service by the last thing it wrote.
+
+    Attributes:
+        silent_seconds: since that; None where it never wrote anything.
+        runs: a process of it has published its settings lately.
+    """
 
     name: str
     silent_seconds: float | None
     allowed_seconds: float
+    runs: bool = False
 
 
 class UnservedQueue(_Facts, frozen=True, kw_only=True):

@@ -235,7 +235,13 @@ def _services(facts: Facts) -> Reasons:
         if service.silent_seconds is None:
             rest = _STANDS_STILL.get(service.name, "")
             ticks = _overdue(facts) if service.name == ORCHESTRATOR else ""
-            yield State.DEGRADED, f"no {service.name} has ever run here{rest}{ticks}"
+            text = (
+                f"service {service.name} runs and has published nothing yet (its log has the "
+                "reason if this lasts)"
+                if service.runs
+                else f"no {service.name} has ever run here"
+            )
+            yield State.DEGRADED, f"{text}{rest}{ticks}"
         elif service.silent_seconds > service.allowed_seconds:
             rest = _STANDS_STILL.get(service.name, "")
             yield (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -75,7 +75,8 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         account = await bus.account()
         orders = await read_orders(bus, bus.subjects)
         hosts = operating.with_orders(await _hosts(bus, settings), orders)
-        last_writes = await services(bus, settings)
+        in_force = await settings_in_force.services(bus, bus.subjects)
+        last_writes = await services(bus, settings, {record.service for record in in_force})
         event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
         hooks = await failing_hooks(bus, settings)
@@ -98,9 +99,7 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         disks=_disks(settings, broker),
         hosts=hosts,
         holds=operating.holds(orders),
-        settings_drift=operating.settings_drift(
-            await settings_in_force.services(bus, bus.subjects), settings
-        ),
+        settings_drift=operating.settings_drift(in_force, settings),
         services=last_writes,
         unserved=unserved,
         hooks=hooks,
@@ -348,13 +347,26 @@ def traces(settings: Settings, subjects: Subjects) -> tuple[Trace, ...]:
     )
 
 
-async def services(bus: Bus, settings: Settings) -> tuple[ServiceFacts, ...]:
-    """Services by the last thing that each of them wrote."""
+async def services(
+    bus: Bus, settings: Settings, running: Collection[str] = ()
+) -> tuple[ServiceFacts, ...]:
+    """Services by the last thing that each of them wrote.
+
+    Args:
+        running: names of those of which a process runs.
+    """
     last_writes = []
     for name, stream, subject, allowed in traces(settings, Subjects(settings.prefix)):
         last = await bus.last(stream, subject)
         silent = max(time.time() - last.at.timestamp(), 0.0) if last else None
-        last_writes.append(ServiceFacts(name=name, silent_seconds=silent, allowed_seconds=allowed))
+        last_writes.append(
+            ServiceFacts(
+                name=name,
+                silent_seconds=silent,
+                allowed_seconds=allowed,
+                runs=name in running,
+            )
+        )
     return tuple(last_writes)
 
 

@@ -93,7 +93,7 @@ def stuck(source: SourceState | None) -> str:
     messages = "1 message is" if source.stuck == 1 else f"{source.stuck:,} messages are"
     return (
         f"source {source.name}: {messages} stuck and not counted as waiting: nothing moved for a "
-        "minute though workers were idle"
+        "minute though workers were idle; check that the pool's command takes this queue"
     )
 
 

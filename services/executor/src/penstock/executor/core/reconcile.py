@@ -22,7 +22,7 @@ from penstock.executor.core.backoff import SETTLED_SECONDS
 from penstock.executor.core.evolve import Step, ended, evolve
 from penstock.executor.core.facts import Fact
 from penstock.executor.core.fleet import Fleet
-from penstock.executor.core.instruction import Instruction, Kill, Pause, Start, Terminate
+from penstock.executor.core.instruction import Instruction, Kill, Note, Pause, Start, Terminate
 from penstock.executor.core.worker import Phase, Worker
 
 
@@ -65,7 +65,21 @@ def _give_up(fleet: Fleet, now: float) -> Step:
     lost = [worker for worker in fleet.workers.values() if _is_lost(fleet, worker, now)]
     for worker in lost:
         fleet = fleet.owing(worker.pool, +1)
-    return _end(fleet, lost, "lost", now)
+    notes = [note for worker in lost if (note := _not_ready(fleet, worker))]
+    fleet, requests = _end(fleet, lost, "lost", now)
+    return fleet, [*notes, *requests]
+
+
+def _not_ready(fleet: Fleet, worker: Worker) -> Note | None:
+    """Why a process of another system is replaced: its end, often with code 0, does not show it."""
+    foreign = fleet.limits.foreign.get(worker.pool)
+    if foreign is None or worker.phase is not Phase.STARTING:
+        return None
+    return Note(
+        text=f"worker {worker.name} of pool {worker.pool} is replaced: no sign of 'ready' within "
+        f"ready_seconds = {foreign.ready_seconds:g}; its output is in "
+        f"logs/{worker.pool}/{worker.name}.log of the host's run folder"
+    )
 
 
 def _is_lost(fleet: Fleet, worker: Worker, now: float) -> bool:

@@ -67,7 +67,10 @@ class StreamSource:
         tables = [_table(group) for group in groups]
         group = next((table for table in tables if table["name"] == name), None)
         if group is None:
-            return SourceFault(f"stream {queue!r} has no consumer group {name.decode()!r}")
+            return SourceFault(
+                f"stream {queue!r} has no consumer group {name.decode()!r}; create it, or set "
+                "min_workers = 1 where the pool's consumers do"
+            )
         return group | {f"stream-{key}": value for key, value in _table(stream).items()}
 
     async def _ages(self, groups: Mapping[str, dict[str, Any] | SourceFault]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.config import Pool, Settings, explain
+from penstock.config.extras import ExtraMissing
 from penstock.config.load import ConfigError
 from penstock.config.source_patterns import is_pattern
 from penstock.config.sources import SourceTable
@@ -133,6 +134,19 @@ def secret_fault(name: str, table: SourceTable) -> str:
     return ""
 
 
+def library_fault(name: str, table: SourceTable) -> str:
+    """Which library of a kind that ships this machine lacks; empty where it has them."""
+    if table.kind not in BUILTIN:
+        return ""
+    try:
+        kind_of(name, table).open(_settings(name, table, ""))  # connects to nothing
+    except ExtraMissing as error:
+        return str(error)
+    except ConfigError:  # without its secret
+        return ""
+    return ""
+
+
 def open_source(name: str, table: SourceTable, reports: StreamReports | None = None) -> QueueSource:
     """The source of a table.
 
@@ -226,8 +240,8 @@ def _secret(name: str, path: str) -> str:
         mode, secret = S_IMODE(Path(path).stat().st_mode), Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{here}: {path} cannot be read: {error}") from error
-    if mode & 0o077:
-        raise ConfigError(f"{here}: {path}: found mode {mode:o}, expected 600 (chmod 600)")
+    if mode & 0o077:  # no colon after the path: logs mask what follows "db-password:"
+        raise ConfigError(f"{here}: {path} has mode {mode:o}, expected 600 (chmod 600)")
     if not 1 <= len(secret) <= _LONGEST_SECRET or not secret.isprintable():
         raise ConfigError(f"{here}: {path} holds no secret in one line")
     return secret
