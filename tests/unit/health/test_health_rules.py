@@ -18,6 +18,7 @@ from penstock.health.facts import (
     HostFacts,
     LogFacts,
     ServiceFacts,
+    SourceFacts,
     StreamFacts,
     UnservedQueue,
 )
@@ -67,6 +68,10 @@ def stray(**fields: Any) -> dict[str, Any]:
     return {"unserved": (UnservedQueue(name="mial", why="no pool takes it", **fields),)}
 
 
+def read_from(**fields: Any) -> dict[str, Any]:
+    return {"sources": (SourceFacts(pool="mail", source="shop", **fields),)}
+
+
 def failing(**fields: Any) -> dict[str, Any]:
     return {"hooks": (HookFacts(name="pager", **fields),)}
 
@@ -95,7 +100,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
     report = found()
     assert report.state is H
     assert {finding.component for finding in report.findings} == {
-        "broker", "streams", "disk", "queues", "services", "settings", "schedules", "hooks",
+        "broker", "streams", "disk", "queues", "sources", "services", "settings", "schedules", "hooks",
         "workflows", "workers", "spark", "clock",
     }  # fmt: skip
     assert all(not finding.reasons for finding in report.findings)
@@ -126,6 +131,15 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
             "queue mial: 12 jobs, the oldest for 90 s",
         ),
         (stray(jobs=1, excluded=True), "queues", W, "queue mial: 1 job:"),
+        (read_from(age_seconds=1.0), "sources", H, ""),
+        (read_from(), "sources", W, "pool mail: source shop: not measured yet"),
+        (
+            read_from(age_seconds=65.0, fault="connection refused."),
+            "sources",
+            D,
+            "refused; its figures are 65 s old",
+        ),
+        (read_from(age_seconds=1.0, stuck=3), "sources", W, "3 messages that no worker takes"),
         (
             failing(waiting=2, failing_since=3600.0, error="cannot run pager"),
             "hooks",

@@ -152,6 +152,22 @@ class UnservedQueue(_Facts, frozen=True, kw_only=True):
     why: str = ""
 
 
+class SourceFacts(_Facts, frozen=True, kw_only=True):
+    """The queues of a pool in another system, as they were measured last.
+
+    Attributes:
+        fault: why one of them cannot be looked at.
+        age_seconds: of the figures; None before the first look at all of them.
+        stuck: messages that no worker takes though some are idle.
+    """
+
+    pool: str
+    source: str
+    fault: str = ""
+    age_seconds: float | None = None
+    stuck: int = 0
+
+
 class HookFacts(_Facts, frozen=True, kw_only=True):
     """A hook whose notices are not delivered.
 
@@ -202,6 +218,7 @@ class Facts(_Facts, frozen=True, kw_only=True):
     hosts: tuple[HostFacts, ...] = ()
     services: tuple[ServiceFacts, ...] = ()
     unserved: tuple[UnservedQueue, ...] = ()
+    sources: tuple[SourceFacts, ...] = ()
     hooks: tuple[HookFacts, ...] = ()
     blocked: tuple[BlockedFacts, ...] = ()
     skew_seconds: float | None = None

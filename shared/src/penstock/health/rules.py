@@ -47,6 +47,7 @@ def judge(facts: Facts, at: datetime) -> Report:
         rules |= {
             "streams": _streams,
             "queues": _queues,
+            "sources": _sources,
             "services": _services,
             "settings": _settings,
             "schedules": _schedules,
@@ -228,6 +229,18 @@ def _queues(facts: Facts) -> Reasons:
     if further := facts.unserved[MOST_QUEUES:]:
         total = sum(queue.jobs for queue in further)
         yield State.WARNING, f"the same holds for {len(further)} more queues with {total} jobs"
+
+
+def _sources(facts: Facts) -> Reasons:
+    for one in facts.sources:
+        here = f"pool {one.pool}: source {one.source}"
+        if one.age_seconds is None:
+            yield State.WARNING, f"{here}: not measured yet; the log of metrics has the reason"
+        elif one.fault:
+            fault, age = one.fault.rstrip("."), f"{one.age_seconds:.0f} s"
+            yield State.DEGRADED, f"{here}: {fault}; its figures are {age} old and lower no plan"
+        elif one.stuck:
+            yield State.WARNING, f"{here}: {one.stuck} messages that no worker takes"
 
 
 def _services(facts: Facts) -> Reasons:

@@ -38,6 +38,7 @@ from penstock.health.facts import (
     StreamFacts,
 )
 from penstock.health.hooks import failing_hooks
+from penstock.health.sources import sources
 from penstock.health.unserved import unserved_queues
 from penstock.operations import settings_in_force
 from penstock.operations.orders import read_orders
@@ -79,6 +80,7 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         last_writes = await services(bus, settings, {record.service for record in in_force})
         event_log = await _event_log(bus, settings)
         unserved = await unserved_queues(bus, settings)
+        read_sources = await sources(bus, bus.subjects, configured.values())
         hooks = await failing_hooks(bus, settings)
     except NotPermitted:
         raise
@@ -102,6 +104,7 @@ async def survey(bus: NatsBus, settings: Settings, *, serves: bool = False) -> F
         settings_drift=operating.settings_drift(in_force, settings),
         services=last_writes,
         unserved=unserved,
+        sources=read_sources,
         hooks=hooks,
         skew_seconds=_skew(own_states, began + took / 2),
         remote_spark=await _remote_spark(settings.spark.remote),
