@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -85,6 +86,15 @@ def test_output_is_bounded_while_the_process_goes_on_writing(printed: Output) ->
     assert files[1].stat().st_size == output.MOST_BYTES
     assert files[1].read_bytes().endswith(b"\nlast\n")
     os.close(descriptor)
+
+
+def test_a_pipe_in_the_place_of_the_file_holds_up_nothing(printed: Output) -> None:
+    printed.path.unlink(missing_ok=True)
+    os.mkfifo(printed.path)
+    reading = Thread(target=lambda: (printed.new_lines(), printed.last_lines()), daemon=True)
+    reading.start()
+    reading.join(5.0)
+    assert not reading.is_alive()
 
 
 def test_lines_go_on_after_the_file_was_cut(printed: Output) -> None:
