@@ -18,8 +18,9 @@ from penstock.bus.protocol import Outgoing
 from penstock.cli.deploy import certificates
 from penstock.config import ConfigError
 from penstock.config.load import check
+from penstock.config.topology import pools
 from penstock.decider.scaler import app, binding
-from penstock.decider.scaler.decisions import Decisions
+from penstock.decider.scaler.decisions import Decisions, UnknownPool
 from penstock.decider.scaler.servicer import Servicer
 from penstock.events.envelope import encode
 from penstock.events.scaling import Reason, ScalingDecisionMade
@@ -130,3 +131,13 @@ async def test_a_key_of_its_own_is_enough(guarded: GuardedBroker, settings) -> N
     await running.stop()
     await decides.close()
     assert guarded.violations() == []
+
+
+def test_the_name_of_no_pool_is_compared_with_a_few_alone() -> None:
+    """The comparison takes seconds where there are ten thousand, and no caller is answered then."""
+    [pool, *_] = pools(check({"pools": POOLS})).values()
+    for count, text in ((2, "did you mean 'pool-1'"), (10_000, "penstock pool ls")):
+        configured = dict.fromkeys((f"pool-{number}" for number in range(count)), pool)
+        decisions = Decisions(MemoryBus(settings=check({})).client(), Subjects(), configured, 3.0)
+        with pytest.raises(UnknownPool, match=text):
+            decisions.check("pool-1x")

@@ -59,7 +59,7 @@ async def test_no_answer_is_stored_and_no_stream_changes(
                 await client.publish(_request(verb), body, reply=target)
                 asked += 1
         await _answered(client, verb)
-    assert asked
+    assert asked or role == "stream-reporter"  # which may ask for nothing
     assert await _states(owner) == before
     assert errors == []  # nothing of it was refused: the requests were all made
     await client.close()
@@ -76,7 +76,10 @@ async def test_no_answer_acknowledges_a_job_or_passes_for_an_answer(
     for target in targets:
         await client.publish(_request("STREAM.INFO.EVENTS"), b"", reply=target)
     await eventually(lambda: len(errors) >= len(targets), 5, "refusals")
-    assert all("with reply of" in error for error in errors)
+    # A role that may ask for nothing is refused the request itself.
+    may_ask = any(verbs(ROLES[role], SUBJECTS))
+    refused = "with reply of" if may_ask else "publish to"
+    assert all(refused in error.lower() for error in errors)
     await client.close()
 
 

@@ -8,7 +8,9 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -84,6 +86,15 @@ def test_output_is_bounded_while_the_process_goes_on_writing(printed: Output) ->
     assert files[1].stat().st_size == output.MOST_BYTES
     assert files[1].read_bytes().endswith(b"\nlast\n")
     os.close(descriptor)
+
+
+def test_a_pipe_in_the_place_of_the_file_holds_up_nothing(printed: Output) -> None:
+    printed.path.unlink(missing_ok=True)
+    os.mkfifo(printed.path)
+    reading = Thread(target=lambda: (printed.new_lines(), printed.last_lines()), daemon=True)
+    reading.start()
+    reading.join(5.0)
+    assert not reading.is_alive()
 
 
 def test_lines_go_on_after_the_file_was_cut(printed: Output) -> None:
@@ -170,6 +181,24 @@ def test_a_process_and_its_children_are_found_by_their_mark(processes: Processes
     [child] = found["one"] - {one.pid}
     leftovers.send(processes.run_dir, "one", [child], signal.SIGKILL)
     assert tree.look(one.pid) is None
+
+
+def _has_mark(pid: int, worker: str) -> bool:
+    return f"PENSTOCK_WORKER={worker}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_a_mark_that_is_no_name_of_a_worker_leads_to_no_file(processes: Processes) -> None:
+    precious = processes.run_dir / "precious"
+    precious.mkdir()
+    for forged in (str(precious), "../precious", ".", ".."):
+        child = children.start(
+            ["sleep", "60"], name="forged", env=leftovers.mark(processes.run_dir, forged)
+        )
+        processes._children.append(child)
+        children.wait_until(child, partial(_has_mark, child.pid, forged), 10, "its mark")
+    assert leftovers.running(processes.run_dir) == {}
+    processes.guard()
+    assert precious.is_dir()
 
 
 def test_those_that_no_executor_claims_are_drained_by_their_own_signal(

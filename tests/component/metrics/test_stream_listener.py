@@ -80,6 +80,14 @@ async def test_a_run_that_ended_gives_way_to_any(line) -> None:
     await line.newest(1, "r0")
 
 
+async def test_the_largest_number_does_not_silence_its_run_for_good(line, monkeypatch) -> None:
+    await line.report(2**63 - 1, ended=True)
+    await line.newest(2**63 - 1)
+    monkeypatch.setattr("penstock.metrics.stream_listener._TAKEN_OVER_SECONDS", 0.0)
+    await line.report(8)
+    await line.newest(8)
+
+
 BATCH = {"batch_id": 1, "triggered_at": 1.0}
 FORGED = [
     b"{",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from itertools import product
+from time import process_time
 
 import pytest
 
@@ -23,6 +24,17 @@ def test_a_wildcard_stands_for_any_characters_and_the_rest_for_itself() -> None:
     assert not matches("a.*", "ab1")
     assert is_pattern("a*")
     assert not is_pattern("a?[b]")
+
+
+def test_a_pattern_matches_as_a_shell_has_it() -> None:
+    for pattern, name in product(PATTERNS, NAMES):
+        assert matches(pattern, name) == fnmatchcase(name, pattern), (pattern, name)
+
+
+def test_a_long_name_is_matched_in_time_that_grows_as_its_length_does() -> None:
+    started_at = process_time()
+    assert not matches("*-*-*-*x*-y", "-" * 200_000 + "-y")
+    assert process_time() - started_at < 5.0  # tried at each place it takes years
 
 
 def test_patterns_overlap_where_a_name_matches_both() -> None:

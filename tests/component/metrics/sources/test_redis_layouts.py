@@ -18,6 +18,7 @@ from tests.component.metrics.sources.test_redis import OnRedis
 from tests.redis_server import RedisServer, redis_server
 
 from penstock.config.sources import SourceTable
+from penstock.metrics.core.sources.look import checked
 from penstock.metrics.sources import QueueSource, SourceAway, SourceFault, SourceLook
 from penstock.metrics.sources.registry import open_source
 from penstock.testing.sources import SourceContract
@@ -193,6 +194,18 @@ async def test_names_of_laravel_are_remembered_while_their_queues_are_empty(serv
     assert await source.names("*-late") == ["mail-late"]
     assert (await look(source)).waiting == 0
     await source.close()
+
+
+@pytest.mark.parametrize("sent", ["-1e300", "1e308", "-1e12", "-1" + "0" * 400])
+async def test_a_time_that_a_sender_invented_hides_no_queue(server, sent) -> None:
+    laravel, sidekiq = LaravelQueue(server), SidekiqQueue(server)
+    laravel.client.rpush(laravel.key, f'{{"attempts": 0, "createdAt": 1, "delay": {sent}}}')
+    sidekiq.client.lpush("queue:mail", f'{{"queue": "mail", "enqueued_at": {sent}}}')
+    for queue in (laravel, sidekiq):
+        source = queue.open()
+        [look] = (await source.look(["mail"])).values()
+        assert isinstance(checked(look), SourceLook) and look.waiting == 1
+        await source.close()
 
 
 def test_a_prefix_of_laravel_is_never_guessed(server) -> None:

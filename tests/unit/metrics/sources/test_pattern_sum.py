@@ -114,3 +114,12 @@ def test_more_queues_than_are_counted_are_a_fault_and_no_exact_sum() -> None:
     found, fault = one.sum({"a1": look(3)}, 0.0)
     assert found is not None
     assert (found.waiting, found.exact, fault) == (3, False, "more than 1 match")
+
+
+def test_a_fault_shows_the_beginning_of_a_long_name() -> None:
+    name = "a" * 1_000_000
+    one = PatternSum("a*")
+    one.set_names([name], 0.0)
+    one.confirm_faults({name: GONE})
+    fault = one.sum({name: GONE}, 1.0).fault
+    assert "no such queue" in fault and len(fault) < 300

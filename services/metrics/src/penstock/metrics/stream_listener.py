@@ -17,7 +17,8 @@ log = logging.getLogger("penstock.metrics")
 
 _MOST_BYTES = 64_000
 _TAKEN_OVER_SECONDS = 10.0
-"""A run that is silent for so long may be followed by one that says it began earlier."""
+"""After a report that none followed for so long any other counts: of a run that says it began
+earlier, or with a smaller number, since a forged one may have had the largest."""
 
 
 class StreamListener:
@@ -67,6 +68,8 @@ class StreamListener:
         if newest is None:
             return True
         last, silent = newest
+        if silent > _TAKEN_OVER_SECONDS:
+            return True
         if last.run_id == report.run_id:
             return report.number > last.number
-        return report.started_at > last.started_at or last.ended or silent > _TAKEN_OVER_SECONDS
+        return report.started_at > last.started_at or last.ended

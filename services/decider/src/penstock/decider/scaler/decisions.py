@@ -16,6 +16,8 @@ from penstock.events.subjects import Subjects
 from penstock.runtime.poison_messages import skipping_poison
 
 _SHOWN = 3
+_MOST_COMPARED = 200
+"""Of more names none is suggested: it takes a millisecond for each ten."""
 _MOST_POOLS = 10_000
 """Pools beyond those configured here, of which decisions are kept."""
 
@@ -149,6 +151,8 @@ class Decisions:
 
 
 def _unknown(pool: str, names: Collection[str]) -> str:
-    near = get_close_matches(pool, sorted(names), n=_SHOWN)
+    # Anyone may ask, and meanwhile no other caller is answered: not of thousands of names.
+    compared = sorted(names) if len(names) <= _MOST_COMPARED else []
+    near = get_close_matches(pool, compared, n=_SHOWN)
     hint = f"; did you mean {', '.join(map(repr, near))}?" if near else "; 'penstock pool ls'"
     return f"there is no pool {pool!r}{hint}"

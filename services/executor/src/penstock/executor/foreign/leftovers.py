@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Collection, Iterator
@@ -23,6 +24,7 @@ from penstock.executor.foreign.kept import Kept
 log = logging.getLogger("penstock.executor")
 
 _RUN_DIR, _WORKER = "PENSTOCK_RUN_DIR", "PENSTOCK_WORKER"
+_WORKER_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _PARENT = 1
 """Field of proc(5) ``stat``, counted from behind the command's closing bracket."""
 
@@ -115,13 +117,17 @@ def _marked(run_dir: Path) -> Iterator[tuple[int, str]]:
 
 
 def _worker_of(pid: int, run_dir: Path) -> str:
-    """Empty for a process that is none of these, or another user's."""
+    """Empty for a process that is none of these, or another user's.
+
+    Processes may change their own variables: what is no name of a worker leads to no file.
+    """
     with suppress(OSError):
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         if f"{_RUN_DIR}={run_dir}".encode() in variables:
             head = f"{_WORKER}=".encode()
             names = (text.removeprefix(head) for text in variables if text.startswith(head))
-            return next(names, b"").decode("ascii", "replace")
+            worker = next(names, b"").decode("ascii", "replace")
+            return worker if _WORKER_NAME.fullmatch(worker) else ""
     return ""
 
 

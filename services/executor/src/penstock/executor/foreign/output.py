@@ -46,7 +46,7 @@ class Output:
     def new_lines(self) -> list[str]:
         """Whole lines that were printed since the last call, each cut to 4,000 characters."""
         try:
-            with self.path.open("rb") as file:
+            with open(self.path, "rb", opener=_opened) as file:
                 if os.fstat(file.fileno()).st_size < self._read_to:  # it was cut
                     self._read_to, self._half = 0, b""
                 file.seek(self._read_to)
@@ -60,7 +60,7 @@ class Output:
 
     def last_lines(self, count: int = 15) -> list[str]:
         """The end of what was printed, for an error message."""
-        with suppress(OSError), self.path.open("rb") as file:
+        with suppress(OSError), open(self.path, "rb", opener=_opened) as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - count * _MOST_LINE))
             lines = file.read().decode("utf-8", "replace").splitlines()
@@ -84,6 +84,11 @@ class Output:
     @property
     def _older(self) -> Path:
         return self.path.with_name(self.path.name + _OLDER)
+
+
+def _opened(path: str, flags: int) -> int:
+    """The process may put another thing in the file's place: a pipe would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 def prune(run_dir: Path, pool: str, living: frozenset[str]) -> None:

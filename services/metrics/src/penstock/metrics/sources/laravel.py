@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock.config.source_patterns import matches
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.core.sources.look import SourceFault, SourceLook, age_of
 from penstock.metrics.sources.claim_ids import ClaimIds
 from penstock.metrics.sources.redis_client import (
     SCHEMES,
@@ -53,7 +53,7 @@ class _Payload(msgspec.Struct):
     """``createdAt`` is in payloads of newer versions only."""
 
     attempts: int = 0
-    delay: int | float | None = None
+    delay: float | None = None
     createdAt: float | None = None
 
 
@@ -130,7 +130,7 @@ class LaravelSource:
             return None
         if payload.createdAt is None or payload.attempts:  # it was there before, and came back
             return None
-        return max(now - payload.createdAt - (payload.delay or 0), 0.0)
+        return age_of(now - payload.createdAt - (payload.delay or 0))
 
 
 def _queue_of(key: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.config.extras import needed
 from penstock.config.source_patterns import WILDCARD
@@ -16,6 +17,8 @@ SCHEMES = ("redis", "rediss")
 Command = tuple[str | bytes | int, ...]
 _MOST_COMMANDS = 2_000
 """Of one transaction: the server does nothing else meanwhile."""
+_MOST_BYTES = 64_000_000
+"""Of the answers to one transaction: redis-py takes any size, and messages may be large."""
 _SCANNED_AT_ONCE = 1_000
 _MOST_SCANS = 2_000
 """Two million keys; a larger database is not searched for queues twice a minute."""
@@ -42,6 +45,7 @@ class RedisClient:
         self._never = Retry(NoBackoff(), 0)  # the looker backs off itself
         self._settings = settings
         self._client: Redis | None = None
+        self._reader: _BoundedReader | None = None
 
     async def read(self, commands: Sequence[Command], together: int = 0) -> list[Any]:
         """Answers in the order of the commands, as the protocol has them.
@@ -112,6 +116,8 @@ class RedisClient:
 
     async def _read(self, commands: Sequence[Command]) -> list[Any]:
         client = self._client or self._open()
+        if self._reader is not None:
+            self._reader.bytes_left = _MOST_BYTES
         try:
             async with client.pipeline(transaction=True) as pipeline:
                 for command in commands:
@@ -137,8 +143,14 @@ class RedisClient:
             client_name="penstock-metrics",
             protocol=2,
             retry=self._never,
+            redis_connect_func=self._on_connect,
         )
         return self._client
+
+    async def _on_connect(self, connection: Any) -> None:
+        """As redis-py does, once answers are bounded; its parser takes the reader of then."""
+        self._reader = connection._reader = _BoundedReader(connection._reader)
+        await connection.on_connect()
 
     def _answer(self, answer: Any) -> Any:
         if isinstance(answer, self._redis.ResponseError):
@@ -146,8 +158,41 @@ class RedisClient:
         return answer
 
     def _text(self, error: Exception) -> str:
-        text, secret = str(error)[:300] or type(error).__name__, self._settings.secret
-        return text.replace(secret, "***") if secret else text
+        text, secret = str(error) or type(error).__name__, self._settings.secret
+        # Before it is cut: else a part of the secret could stand at its end.
+        return (text.replace(secret, "***") if secret else text)[:300]
+
+
+class _BoundedReader:
+    """As much of a `asyncio.StreamReader` as redis-py uses."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._buffer = reader._buffer  # type: ignore[attr-defined]  # redis-py looks at it
+        self.bytes_left = _MOST_BYTES
+
+    def at_eof(self) -> bool:
+        return self._reader.at_eof()
+
+    async def read(self, most: int) -> bytes:
+        return self._counted(await self._reader.read(most))
+
+    async def readline(self) -> bytes:
+        return self._counted(await self._reader.readline())
+
+    async def readexactly(self, size: int) -> bytes:
+        if size > self.bytes_left:
+            self._refuse()
+        return self._counted(await self._reader.readexactly(size))
+
+    def _counted(self, part: bytes) -> bytes:
+        self.bytes_left -= len(part)
+        if self.bytes_left < 0:
+            self._refuse()
+        return part
+
+    def _refuse(self) -> NoReturn:
+        raise SourceAway(f"the server answered with more than {_MOST_BYTES} bytes")
 
 
 def glob(text: str, but: str = "") -> str:

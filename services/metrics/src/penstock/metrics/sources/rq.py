@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.core.sources.look import SourceFault, SourceLook, age_of
 from penstock.metrics.sources.claim_ids import ClaimIds
 from penstock.metrics.sources.redis_client import (
     SCHEMES,
@@ -100,7 +100,8 @@ class RqSource:
         (seconds, micros), *answers = await self._redis.read([("TIME",), *times], together=1)
         now = int(seconds) + int(micros) / 1e6
         moments = {queue: _moment(answer) for queue, answer in zip(heads, answers, strict=True)}
-        return {queue: max(now - at, 0.0) for queue, at in moments.items() if at is not None}
+        ages = {queue: age_of(now - at) for queue, at in moments.items() if at is not None}
+        return {queue: age for queue, age in ages.items() if age is not None}
 
     def _look(self, queue: str, answers: _Answers, ages: Mapping[str, float]) -> SourceLook:
         is_known = len(answers.running) <= _MOST_RUNNING

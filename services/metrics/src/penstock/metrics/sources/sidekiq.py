@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.core.sources.look import SourceFault, SourceLook, age_of
 from penstock.metrics.sources.redis_client import (
     SCHEMES,
     Command,
@@ -144,7 +144,7 @@ class SidekiqSource:
         at = self._decoded(oldest).enqueued_at if oldest else None
         if at is None:
             return None
-        return max(now - (at / 1000 if at >= _MILLISECONDS_FROM else at), 0.0)
+        return age_of(now - (at / 1000 if at >= _MILLISECONDS_FROM else at))
 
     def _with_counters(self, look: SourceLook, processed: int) -> SourceLook:
         """The look with the counters of an installation that has this queue only.

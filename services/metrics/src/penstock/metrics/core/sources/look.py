@@ -90,6 +90,14 @@ def checked(look: AnyLook | SourceFault) -> AnyLook | SourceFault:
     return look
 
 
+def age_of(seconds: float) -> float | None:
+    """Age of a message by the time that its sender wrote into it; None where it can be none.
+
+    A sender's mistake is no fault of the queue: else one message could hide all others.
+    """
+    return max(seconds, 0.0) if seconds <= _MOST_SECONDS else None
+
+
 def _is_duration(seconds: float) -> bool:
     return 0 <= seconds <= _MOST_SECONDS and isfinite(seconds)
 

@@ -9,6 +9,9 @@ import msgspec
 
 from penstock.metrics.core.sources.look import AnyLook, SourceFault, SourceLook
 
+_SHOWN = 100
+"""Characters of a queue's name in a fault: the other system may allow names of any length."""
+
 
 class Summed(NamedTuple):
     """What a pattern's queues hold together.
@@ -129,7 +132,7 @@ class PatternSum:
             return self._surplus
         fault = looks[names[0]]
         text = fault.text if isinstance(fault, SourceFault) else ""
-        return f"{len(names)} of {len(self._members)} queues, e.g. {names[0]!r}: {text}"
+        return f"{len(names)} of {len(self._members)} queues, e.g. {names[0][:_SHOWN]!r}: {text}"
 
 
 def _total(counts: Iterator[int | None]) -> int | None:

@@ -96,7 +96,8 @@ class StreamQuery(Queue):
             an earlier process, if there was one: they say how long batches take, no more.
         """
         before = self._report
-        if before is None or before.run_id != report.run_id:
+        # A smaller number follows a report that was forged: its times count for nothing.
+        if before is None or before.run_id != report.run_id or report.number < before.number:
             self._batches.clear()
             self._latest = self._running_since = None
             if before is None or before.app_id != report.app_id:

@@ -9,7 +9,7 @@ from time import time as wall_clock
 from urllib.parse import unquote, urlsplit
 
 from penstock.config.load import ConfigError
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.core.sources.look import SourceFault, SourceLook, age_of
 from penstock.metrics.core.sources.partitions import TopicProgress
 from penstock.metrics.sources.kafka.client import KafkaClient, Partition
 from penstock.metrics.sources.kafka.connection import Security
@@ -98,12 +98,13 @@ class KafkaSource:
     def _oldest_seconds(self, topic: str) -> float | None:
         """Age of the oldest record that is next in its partition; None where none is known."""
         progress = self._topics[topic]
-        times = [
-            at
+        now = wall_clock()
+        ages = [
+            age_of(now - at)
             for (name, number), (position, at) in self._heads.items()
             if name == topic and at is not None and progress.position(number) == position
         ]
-        return max(wall_clock() - min(times), 0.0) if times else None
+        return max((age for age in ages if age is not None), default=None)
 
 
 def _security(settings: SourceSettings) -> Security:
