@@ -100,8 +100,8 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
     report = found()
     assert report.state is H
     assert {finding.component for finding in report.findings} == {
-        "broker", "streams", "disk", "queues", "sources", "services", "settings", "schedules", "hooks",
-        "workflows", "workers", "spark", "clock",
+        "broker", "streams", "disk", "queues", "sources", "services", "settings", "schedules",
+        "hooks", "workflows", "workers", "spark", "clock",
     }  # fmt: skip
     assert all(not finding.reasons for finding in report.findings)
 
