@@ -10,12 +10,13 @@ import pytest
 from tests.unit.decider.simulating import load, poisson, scene, simulation
 
 from penstock.config import Pool, Profile
+from penstock.config.profiles import BY_BATCHES
 from penstock.decider.core.decide import Outcome
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.simulator.model.controller import Core
 from penstock.decider.simulator.model.engine import POOL, Run
 from penstock.decider.simulator.model.load import Load
-from penstock.decider.simulator.studies.contenders import controller
+from penstock.decider.simulator.studies.contenders import UnknownContender, check, controller
 
 SETTINGS = {
     "queue_size": {"high_watermark": 10, "low_watermark": 2, "step_seconds": 5},
@@ -37,7 +38,7 @@ def films(jobs: Load, profile: Profile) -> tuple[Run, list[tuple[float, int]]]:
     return simulation(jobs, Core(pool, BUILTIN, jobs.origin, watch=watch)).run(), steps
 
 
-@pytest.mark.parametrize("name", sorted(BUILTIN))
+@pytest.mark.parametrize("name", sorted(BUILTIN.keys() - BY_BATCHES))
 def test_all_jobs_get_done(name) -> None:
     least = 3 if name == "fixed" else 0
     found = scene(poisson(2.0, seconds=200), options=SETTINGS, min_workers=least)
@@ -45,6 +46,12 @@ def test_all_jobs_get_done(name) -> None:
     assert done.unstarted == 0
     assert done.worker_seconds > 0
     assert done.ended_at < 600
+
+
+@pytest.mark.parametrize("name", sorted(BY_BATCHES))
+def test_a_strategy_of_streaming_queries_is_refused(name) -> None:
+    with pytest.raises(UnknownContender, match="knows batches of streaming queries"):
+        check(name, BUILTIN)
 
 
 def test_burst_workers_come_in_one_step_and_go_when_the_queue_is_empty() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from penstock.config import Pool, Profile
+from penstock.config.profiles import BY_BATCHES
 from penstock.decider.core.registry import Strategies
 from penstock.decider.simulator.bounds import clairvoyant, peak
 from penstock.decider.simulator.model.controller import Controller, Core
@@ -90,6 +91,8 @@ def controller(name: str, scene: Scene) -> Controller:
 def check(name: str, strategies: Strategies) -> None:
     """Raises UnknownContender."""
     kind, colon, figure = name.partition(":")
+    if kind in BY_BATCHES:
+        raise UnknownContender(f"{name} knows batches of streaming queries; jobs are simulated")
     if name in strategies or (kind in _BASELINES and not colon):
         return
     if kind not in _BASELINES and kind not in _TUNABLE:
@@ -207,5 +210,5 @@ BASELINES = (
 )
 """The contenders of the leaderboard."""
 
-BLIND = frozenset({"fixed", "schedule"})
+BLIND = frozenset({"fixed", "schedule"}) | BY_BATCHES
 """Strategies that look at no job: compared only where they are asked for."""
