@@ -71,6 +71,7 @@
 
   // --- time: a slider over the past, and steps from mark to mark ----------------------------------
   const TIME_BAR_MS = 60_000;
+  const RENEWED_MS = 2_000;
   const SETTLED_MS = 600;
   let going = 0;
   document.addEventListener("input", ({ target }) => {
@@ -87,10 +88,20 @@
       else byId("time-field").form.requestSubmit();
     }, SETTLED_MS);
   });
+  // Then also if the bar was exchanged meanwhile, or no answer comes.
   const renewTimeBar = (then) => {
     const bar = byId("time");
     if (!bar || isPast) return then?.();
-    if (then) bar.addEventListener("htmx:finally:request", then, { once: true });
+    if (then) {
+      const waiting = new AbortController();
+      const once = () => {
+        if (waiting.signal.aborted) return;
+        waiting.abort();
+        then();
+      };
+      document.addEventListener("htmx:finally:request", once, { signal: waiting.signal });
+      setTimeout(once, RENEWED_MS);
+    }
     htmx.trigger(bar, "aged");
   };
   setInterval(() => {
