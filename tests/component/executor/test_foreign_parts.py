@@ -20,7 +20,7 @@ from penstock.executor.foreign import guard, kept, leftovers, output, tree
 from penstock.executor.foreign.consumer import Consumer
 from penstock.executor.foreign.kept import Kept
 from penstock.executor.foreign.output import Output
-from penstock.executor.foreign.readiness import Probe
+from penstock.executor.foreign.readiness import Probe, SlowPattern
 from penstock.executor.foreign.workers import variables
 from penstock.executor.host import lock
 from penstock.runtime import children
@@ -33,6 +33,11 @@ def probe(text: str, output: Output | None = None) -> Probe:
     return Probe(ready_of(text), output.new_lines if output else list, time.time())
 
 
+def has_printed_sign(ready: Probe) -> bool:
+    assert not ready.is_ready([], time.time()), "lines are compared on the main thread alone"
+    return ready.has_printed_sign()
+
+
 @pytest.fixture
 def printed(tmp_path: Path) -> Output:
     made = Output(tmp_path, "shop", "w-1")
@@ -42,13 +47,23 @@ def printed(tmp_path: Path) -> Output:
 
 def test_a_line_of_the_output_shows_it_once_it_is_whole(printed: Output) -> None:
     ready = probe("log:celery@.* ready", printed)
-    assert not ready.is_ready([], time.time()), "there is no file yet"
+    assert not has_printed_sign(ready), "there is no file yet"
     with printed.path.open("w") as file:
         file.write("starting\ncelery@host ")
         file.flush()
-        assert not ready.is_ready([], time.time())
+        assert not has_printed_sign(ready)
         file.write("ready.\n")
-    assert ready.is_ready([], time.time())
+    assert has_printed_sign(ready)
+
+
+def test_a_pattern_that_backtracks_holds_up_nothing(printed: Output) -> None:
+    ready = probe("log:^(a+)+$", printed)
+    printed.path.write_text("a" * 3_000 + "!\n")
+    with pytest.raises(SlowPattern):
+        has_printed_sign(ready)
+    with printed.path.open("a") as file:
+        file.write("a" * 3_000 + "!\naaa\n")
+    assert not has_printed_sign(ready), "no line is compared any more"
 
 
 def test_a_port_counts_where_the_process_itself_listens() -> None:

@@ -29,6 +29,18 @@ def test_a_run_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
         run_dir(check({"host": {"run_dir": str(place)}}))
 
 
+def test_projects_with_the_same_relative_run_folder_know_their_processes_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = []
+    for project in ("one", "other"):
+        (tmp_path / project).mkdir()
+        monkeypatch.chdir(tmp_path / project)
+        folders.append(run_dir(check({"host": {"run_dir": "run"}})))
+    # Foreign workers are found again, and ended, by this path in their environment.
+    assert folders == [tmp_path / "one" / "run", tmp_path / "other" / "run"]
+
+
 def test_a_temporary_folder_is_gone_afterwards() -> None:
     with pytest.raises(RuntimeError), temporary_dir() as folder:
         (folder / "file").write_text("x")

@@ -118,7 +118,7 @@ REFUSED = [
     ),
     (
         options_of("schedule", calendars={"a": {"workers": 1, "dates": []}, "b": {"workers": 1}}),
-        "pools.mail.options.schedule.calendars.b: object missing required field `dates`",
+        "pools.mail.options.schedule.calendars.b: the setting 'dates' is missing",
     ),
     (
         options_of("schedule", calendars={"b": {"workers": 1, "dates": ["tomorrow"]}}),

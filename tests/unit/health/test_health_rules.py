@@ -178,7 +178,7 @@ def test_what_is_well_is_healthy_without_reasons() -> None:
             workers(2, 2, crash_loop=True),
             "workers",
             D,
-            "crash loop, workers exit",
+            "crash loop, workers end, or are not ready in time",
         ),
         (host(reload_error="jobs: SyntaxError"), "workers", D, "failed: jobs: SyntaxError"),
         (host(memory_share=0.99), "workers", D, "memory of host a"),

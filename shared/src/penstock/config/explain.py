@@ -17,6 +17,7 @@ from penstock.config.settings import Settings
 Path = tuple[str, ...]
 
 _UNKNOWN = re.compile(r"unknown field `(?P<key>[^`]*)`(?: - at `(?P<where>[^`]*)`)?")
+_MISSING = re.compile(r"Object missing required field `(?P<key>[^`]*)`")
 _AT = re.compile(r"(?P<what>.*) - at `(?P<where>[^`]*)`", re.S)
 _STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]$]+")
 _SOME_KEY = "[...]"
@@ -60,6 +61,7 @@ def explain(
     named = ".".join(above + where).replace(".[", "[")
     what = at["what"] if at else error
     if at is None or not what.startswith(("Expected", "Invalid")):  # a rule of the table's own
+        what = _MISSING.sub(r"The setting '\g<key>' is missing", what)
         text = f"{named}: {what[0].lower()}{what[1:]}" if named else what
         return f"{text}{_origin(origins, where, elsewhere)}"
     expected = _expected(root, where) or _in_words(what[0].lower() + what[1:])

@@ -354,7 +354,7 @@ def _host_workers(host: HostFacts) -> Reasons:
         if workers.crash_loop:
             yield (
                 State.DEGRADED,
-                f"{where}: crash loop, workers exit right after their start; "
+                f"{where}: crash loop, workers end, or are not ready in time, whenever they start; "
                 "see the executor's log",
             )
         elif workers.planned and not workers.ready:

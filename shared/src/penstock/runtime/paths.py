@@ -63,7 +63,9 @@ def run_dir(settings: Settings) -> Path:
         NotPrivate: the folder belongs to another user, or others may write into it.
     """
     if settings.host.run_dir:
-        configured = Path(settings.host.run_dir)
+        # Absolute: processes of other systems are found again by this path in their environment,
+        # and those of another project with the same relative path are not this host's to end.
+        configured = Path(settings.host.run_dir).absolute()
         return private_dir(configured.parent, configured.name)
     return private_dir(*user_folder(), f"{settings.prefix}-{settings.host.name}")
 

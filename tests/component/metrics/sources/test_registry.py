@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.config.load import ConfigError
+from penstock.config.load import check as config_check
 from penstock.config.masking import masked
 from penstock.config.sources import SourceTable
-from penstock.metrics.sources.registry import BUILTIN, check, kind_of, open_source
+from penstock.config.topology import pools
+from penstock.metrics.sources.registry import BUILTIN, check, doubts, kind_of, open_source
 
 HTTP = {"kind": "http", "url": "http://cache/stats", "options": {"waiting": "depth"}}
 
@@ -18,9 +20,11 @@ HTTP = {"kind": "http", "url": "http://cache/stats", "options": {"waiting": "dep
         ({"kind": "htpp"}, "unknown kind 'htpp'; did you mean 'http'?"),
         ({"url": ""}, "needs a url http:// or https://HOST, found none"),
         ({"url": "ftp://cache"}, "found ftp://…"),
+        ({"url": "cache:80/stats"}, "HOST, found one without its scheme"),
+        ({"url": "//cache/stats"}, "HOST, found one without its scheme"),
         ({"url": "http://cache:99999999"}, "sources.shop: url"),
         ({"command": ["true"]}, "takes no command"),
-        ({"options": {}}, "waiting"),
+        ({"options": {}}, "sources.shop.options: the setting 'waiting' is missing"),
         ({"options": {"waiting": "a", "claimd": "b"}}, "did you mean 'claimed'?"),
         ({"options": {"waiting": 3}}, "sources.shop.options.waiting"),
         ({"kind": "command", "url": ""}, "needs command"),
@@ -33,6 +37,30 @@ def test_a_table_that_fits_no_kind_is_refused(values, text) -> None:
         check({"shop": SourceTable(**{**HTTP, **values})})
     assert str(caught.value).startswith(("sources.shop", "[sources.shop"))
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "asks_for_all", "asks_for_one"),
+    [
+        ("sql", "postgresql://db/app", {"query": "select 1 as waiting"},
+         {"query": "select 1 as waiting where %(queue)s = 'a'"}),
+        ("prometheus", "http://cache", {"waiting": "up"}, {"waiting": 'up{q="{queue}"}'}),
+        ("http", "http://cache", {"waiting": "depth"}, {"waiting": "{queue}.depth"}),
+    ],
+)  # fmt: skip
+def test_queues_that_would_all_have_the_same_figures_are_warned_of(
+    kind: str, url: str, asks_for_all: dict[str, str], asks_for_one: dict[str, str]
+) -> None:
+    def warnings(options: dict[str, str], queues: list[str]) -> list[str]:
+        pool = {"source": "shop", "queues": queues, "kind": "group", "command": ["true"]}
+        source = {"kind": kind, "url": url, "options": options}
+        pool["runtime_seconds"] = 1.0
+        settings = config_check({"sources": {"shop": source}, "pools": {"mail": pool}})
+        return list(doubts(settings, pools(settings)))
+
+    [warning] = warnings(asks_for_all, ["a", "b"])
+    assert "its 2 queues have the same figures" in warning
+    assert warnings(asks_for_all, ["a"]) == warnings(asks_for_one, ["a", "b"]) == []
 
 
 @pytest.mark.parametrize(

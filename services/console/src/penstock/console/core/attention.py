@@ -109,7 +109,10 @@ def _burning(facts: Facts) -> Iterator[Attention]:
 def _crashing(facts: Facts) -> Iterator[Attention]:
     for pool in facts.promises:
         if pool.state == "crash-loop":
-            text = f"{pool.pool}: its workers end as soon as they start; look at a worker's log."
+            text = (
+                f"{pool.pool}: its workers end, or are not ready in time, whenever they start; "
+                "the executor's log has the reason."
+            )
             yield _about_pool("crash-loop", "urgent", pool, text)
 
 

@@ -115,6 +115,15 @@ class Consumer:
                 self._memory_at, self.memory_bytes = now, processes.memory_bytes()
             self.output.bound()
 
+    def see_printed(self) -> None:
+        """Compares what the process printed with the sign that is awaited; on the main thread.
+
+        Raises:
+            SlowPattern: it takes too long, and is not tried again.
+        """
+        if not self.is_ready and self._probe:
+            self.is_ready = self._probe.has_printed_sign()
+
     def beyond(self, profile: Profile, at: float) -> str:
         """What it exceeds, for people; empty where it keeps within its limits.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from http.client import HTTPException
 from pathlib import Path
 from threading import Thread
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import psutil
@@ -17,8 +19,15 @@ from penstock.config.foreign import Ready
 from penstock.runtime.bounded_http import BoundedConnection
 
 _HTTP_SECONDS = 1.0
+_MATCH_SECONDS = 0.1
+"""Of the processor, for what a process printed between two looks: a pattern such as ``(a+)+$`` can
+take hours for one line, in which nothing else of the executor would run."""
 _CLOCK_SECONDS = 2.0
 """A file's time and a process's come from clocks that may differ by so much."""
+
+
+class SlowPattern(Exception):
+    """The lines cannot be compared with the pattern in time."""
 
 
 class Probe:
@@ -32,11 +41,14 @@ class Probe:
 
     def __init__(self, ready: Ready, lines: Callable[[], Iterable[str]], started_at: float) -> None:
         self._ready, self._lines, self._started_at = ready, lines, started_at
-        self._pattern = re.compile(ready.value if ready.kind == "log" else "")
+        self._pattern = re.compile(ready.value) if ready.kind == "log" else None
+        self._printed: list[str] = []
         self._address = _Address(ready.value) if ready.kind == "http" else None
 
     def is_ready(self, pids: Iterable[int], now: float) -> bool:
         """One look. An address is asked beside it: what it answered is seen by a later look.
+
+        Lines of the output are only read here, see `has_printed_sign`.
 
         Args:
             pids: of the process and what it started.
@@ -44,7 +56,8 @@ class Probe:
         """
         match self._ready.kind:
             case "log":
-                return any(self._pattern.search(line) for line in self._lines())
+                self._printed += self._lines()
+                return False
             case "seconds":
                 return now - self._started_at >= self._ready.seconds
             case "port":
@@ -53,6 +66,35 @@ class Probe:
                 return _is_new(Path(self._ready.value), self._started_at)
             case "http":
                 return self._address is not None and self._address.has_answered()
+
+    def has_printed_sign(self) -> bool:
+        """Whether a line that was read matches; on the main thread, which signals interrupt.
+
+        Raises:
+            SlowPattern: once; from then on no line is compared.
+        """
+        printed, self._printed = self._printed, []
+        if self._pattern is None or not printed:
+            return False
+        try:
+            return _any_matches(self._pattern, printed)
+        except SlowPattern:
+            self._pattern = None
+            raise
+
+
+def _any_matches(pattern: re.Pattern[str], lines: Iterable[str]) -> bool:
+    """The interpreter holds its lock while it matches, and looks for signals meanwhile."""
+    signal.signal(signal.SIGVTALRM, _give_up)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, _MATCH_SECONDS)
+        return any(pattern.search(line) for line in lines)
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+
+
+def _give_up(*_: object) -> NoReturn:
+    raise SlowPattern
 
 
 def _listens(pid: int, port: int) -> bool:

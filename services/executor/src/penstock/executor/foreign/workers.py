@@ -32,6 +32,7 @@ from penstock.executor.foreign import guard, kept, leftovers, output
 from penstock.executor.foreign.consumer import Consumer
 from penstock.executor.foreign.kept import Kept
 from penstock.executor.foreign.output import Output
+from penstock.executor.foreign.readiness import SlowPattern
 from penstock.executor.processes import Processes
 from penstock.runtime import children
 from penstock.runtime.tasks import Tasks, within
@@ -167,6 +168,7 @@ class ForeignWorkers:
                 reported_at = time.monotonic()
                 self._enforce_limits()
             for consumer in consumers:
+                self._see_printed(consumer)
                 if consumer.is_ready and not consumer.kept.ready:
                     consumer.keep(self._run_dir, ready=True)
             changed = [c for n, c in self._consumers.items() if full or c.state != before.get(n)]
@@ -174,6 +176,16 @@ class ForeignWorkers:
             self._soon.clear()
             is_moving = any(c.state == "starting" for c in self._consumers.values())
             await within(CLOSE_SECONDS if is_moving else ROUND_SECONDS, self._soon.wait())
+
+    def _see_printed(self, consumer: Consumer) -> None:
+        try:
+            consumer.see_printed()
+        except SlowPattern:
+            log.error(
+                "worker %s: its output takes too long to compare with 'ready' of pool %s: the "
+                "pattern backtracks (as '(a+)+' does): write it without nested repetitions; the "
+                "worker counts as not ready", consumer.name, consumer.pool,
+            )  # fmt: skip
 
     async def guard(self) -> None:
         """Keeps a guard beside this process from the first of them on."""

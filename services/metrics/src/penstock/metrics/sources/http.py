@@ -95,4 +95,5 @@ KIND = Kind(
     schemes=("http", "https"),
     options=HttpOptions,
     counts_arrivals=lambda options: bool(options.arrived or options.ended),
+    tells_queues_apart=lambda url, options: QUEUE in url or QUEUE in options.waiting,
 )

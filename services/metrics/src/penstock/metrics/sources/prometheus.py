@@ -103,4 +103,5 @@ KIND = Kind(
     schemes=("http", "https"),
     options=PrometheusOptions,
     counts_arrivals=lambda options: bool(options.arrived or options.ended),
+    tells_queues_apart=lambda _, options: QUEUE in options.waiting,
 )

@@ -109,6 +109,7 @@ def doubts(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
     """
     for name, table in settings.sources.items():
         kind = kind_of(name, table)
+        yield from _indistinct(name, table, kind, configured)
         if table.look_seconds < kind.least_interval_seconds:
             yield (
                 f"sources.{name}: interval_seconds {table.look_seconds:g}: each look at kind "
@@ -123,6 +124,21 @@ def doubts(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
                     f"late and coarse as those of kind {table.kind!r}: set "
                     f"{kind.least_sla_seconds:g} or more"
                 )
+
+
+def _indistinct(
+    name: str, table: SourceTable, kind: Kind, configured: Mapping[str, Pool]
+) -> Iterator[str]:
+    """Several queues whose figures are those of all of them: each message would count for each."""
+    pools = [pool for pool in configured.values() if pool.source == name]
+    queues = [queue for pool in pools for queue in pool.source_queues]
+    options = _settings(name, table, "").options
+    if len(queues) > 1 and not kind.tells_queues_apart(table.url, options):
+        yield (
+            f"sources.{name}: nothing in what is asked for 'waiting' stands for the queue's name, "
+            f"so that its {len(queues)} queues have the same figures, each with the messages of "
+            "all: write the placeholder of the queue into it, or name one queue"
+        )
 
 
 def secret_fault(name: str, table: SourceTable) -> str:
@@ -219,7 +235,10 @@ def _check_url(here: str, table: SourceTable, kind: Kind) -> None:
     except ValueError as error:
         raise ConfigError(f"{here}: url: {error}") from None
     if address.scheme not in kind.schemes or not has_host:
-        actual = f"{address.scheme}://…" if address.scheme else "none"
+        actual = "none"
+        if table.url:  # not shown: in one without a scheme, a password is not recognised
+            has_scheme = "://" in table.url and address.scheme
+            actual = f"{address.scheme}://…" if has_scheme else "one without its scheme"
         raise ConfigError(f"{here}: kind {table.kind!r} needs a url {schemes}HOST, found {actual}")
 
 

@@ -118,6 +118,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
             arrivals follow only from ``runtime_seconds``.
         lists_queues: whether a source with these options is a `ListsQueues`, so that its pools may
             have patterns of queues.
+        tells_queues_apart: whether what is asked at this ``url`` with these options depends on the
+            queue's name; else all queues have the same figures.
         takes_secret: whether ``secret_file`` may be set.
         reports_only_waiting: whether a source at this ``url`` reports nothing but what waits: then
             arrivals do not even follow from ``runtime_seconds``.
@@ -132,6 +134,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     options: type[msgspec.Struct] = NoOptions
     counts_arrivals: Callable[[Any], bool] = lambda options: True
     lists_queues: Callable[[Any], bool] = lambda options: False
+    tells_queues_apart: Callable[[str, Any], bool] = lambda url, options: True
     takes_secret: bool = True
     reports_only_waiting: Callable[[str], bool] = lambda url: False
     least_interval_seconds: float = 0.0

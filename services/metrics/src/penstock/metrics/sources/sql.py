@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("postgresql", "postgres")
 _ALL_QUEUES = b"%(queues)s"
+_QUEUE_NAMES = ("%(queue)", "%(queues)")
 _NO_ROW = SourceFault("the query gave no row of it")
 _TIMEOUT_SHARE = 0.9
 """The server ends a statement before the look is given up: nothing goes on there alone."""
@@ -157,4 +158,5 @@ KIND = Kind(
     schemes=SCHEMES,
     options=SqlOptions,
     lists_queues=lambda options: bool(options.names),
+    tells_queues_apart=lambda _, options: any(name in options.query for name in _QUEUE_NAMES),
 )

@@ -67,7 +67,7 @@ DEFAULT_RULES: tuple[Rule, ...] = (
     _rule("note", "failure-returned", DeadLetters(when="returned", quiet_hours=24), 0,
           "A failure is back", (), _NEVER, ("function",)),
     _rule("warn", "host-lost", HostLost(), 30, "A host is lost"),
-    _rule("page", "crash-loop", CrashLoop(), 60, "Workers crash at their start"),
+    _rule("page", "crash-loop", CrashLoop(), 60, "Workers fail at their start"),
     _rule("warn", "stuck", Stuck(), 60, "A job is stuck", (), _OFTEN, ("pool",)),
     _rule("page", "health", Health(at_least="degraded"), 60, "A component is not well", (_LEADER,)),
 )

@@ -263,8 +263,8 @@ def _crash_loop(condition: rules.CrashLoop, world: World, now: float) -> Reading
             return False, ""
         event, at = pool.crash
         return now - at <= _CRASH_SECONDS + event.backoff_seconds, (
-            f"Workers of {name} on host {event.host} end as soon as they start "
-            f"({event.failures} times): no job of the pool runs there."
+            f"Workers of {name} on host {event.host} end, or are not ready in time, whenever they "
+            f"start ({event.failures} times): no job of the pool runs there."
         )
 
     advice = "The executor's log has the last lines of the worker and its exit code."

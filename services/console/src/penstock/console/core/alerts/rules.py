@@ -90,7 +90,7 @@ class HostLost(Condition, frozen=True, kw_only=True, tag="host-lost"):
 
 
 class CrashLoop(Condition, frozen=True, kw_only=True, tag="crash-loop"):
-    """The workers of a pool end as soon as they start."""
+    """The workers of a pool end, or are not ready in time, whenever they start."""
 
     pool: Glob = "*"
 

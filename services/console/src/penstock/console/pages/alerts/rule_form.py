@@ -46,7 +46,7 @@ KINDS: Mapping[str, Kind] = {
         "Dead letters", "Jobs die of a new failure, of more than usual, or of one that is back."
     ),
     "stuck": Kind("Stuck job", "A worker lives and its job makes no progress."),
-    "crash-loop": Kind("Crash loop", "Workers of a pool end as soon as they start."),
+    "crash-loop": Kind("Crash loop", "Workers of a pool fail at their start."),
     "host-lost": Kind("Host lost", "A host is silent for longer than its lease."),
     "absence": Kind("Absence", "A pool or a host is not measured for a time."),
     "no-leader": Kind("No decider", "No decider decides: nothing is scaled."),
