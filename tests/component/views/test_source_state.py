@@ -10,10 +10,11 @@ from rich.console import Console
 
 from penstock.cli.scaling import pool as pool_command
 from penstock.cli.session import Session
+from penstock.cli.up.screen import _summary
 from penstock.cli.up.table import picture
 from penstock.config.load import check
 from penstock.config.topology import pools
-from penstock.events.snapshot import Budget, PoolSnapshot
+from penstock.events.snapshot import Budget, EndedRate, PoolSnapshot
 from penstock.views.pool_board import Board, PoolRow
 from penstock.views.source_state import SourceState, fault, marked, remarks
 
@@ -26,6 +27,9 @@ POOLS = pools(
         }
     )
 )
+ESTIMATED = (
+    "arrival_per_second", "budget", "ended", "oldest_waiting_seconds", "running", "waiting"
+)  # fmt: skip
 FAULT = "mail: source shop: connection refused; the figures are 2 min 5 s old"
 
 
@@ -42,11 +46,13 @@ def faulty() -> PoolRow:
     return row(
         source_fault="connection refused",
         queue_age_seconds=120,
-        estimated=("arrival_per_second", "budget", "oldest_waiting_seconds", "waiting"),
+        estimated=ESTIMATED,
         oldest_waiting_seconds=4.0,
         arrival_per_second=7.0,
         budget=Budget(sla_seconds=30, quantile=0.95, window_seconds=9, remaining_share=0.83),
         stuck=3,
+        running=5,
+        ended=EndedRate(finished_per_minute=40.0),
     )
 
 
@@ -94,10 +100,19 @@ def listed(monkeypatch, *, as_json: bool) -> tuple[str, str]:
 
 def test_the_list_of_pools_marks_figures_and_names_faults_below(monkeypatch) -> None:
     table, notes = listed(monkeypatch, as_json=False)
-    for figure in ("≈12", "≈4 s", "≈83 % left"):
+    for figure in ("≈12", "≈4 s", "≈83 % left", "≈5", "≈40"):
         assert figure in table
     assert notes.splitlines()[0] == FAULT
     assert "3 messages are stuck" in notes.splitlines()[1]
+
+
+def test_failures_of_another_system_are_not_known() -> None:
+    assert faulty().failed_share is None
+    assert row(source="", ended=EndedRate(finished_per_minute=40.0)).failed_share == 0.0
+
+
+def test_the_lines_of_up_mark_figures() -> None:
+    assert _summary(faulty()).startswith("mail: ≈12 waiting, oldest ≈4 s, workers 0 planned")
 
 
 def test_programs_get_the_values(monkeypatch) -> None:
@@ -109,7 +124,7 @@ def test_programs_get_the_values(monkeypatch) -> None:
         "name": "shop",
         "fault": "connection refused",
         "age_seconds": 125.0,
-        "estimated": ["arrival_per_second", "budget", "oldest_waiting_seconds", "waiting"],
+        "estimated": list(ESTIMATED),
         "stuck": 3,
     }
 

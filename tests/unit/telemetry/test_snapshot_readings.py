@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from penstock.events.scaling import Reason
-from penstock.telemetry.snapshot_readings import short_workers
+from penstock.events.snapshot import EndedRate, PoolSnapshot
+from penstock.telemetry import metrics
+from penstock.telemetry.snapshot_readings import of_pool, short_workers
 
 
 @pytest.mark.parametrize(
@@ -23,3 +27,17 @@ def test_only_what_hosts_have_no_room_for_is_short(
 ) -> None:
     reasons = [Reason(step=step, rule="r", workers=workers, text=".") for step, workers in steps]
     assert short_workers(reasons) == short
+
+
+def test_of_another_system_what_is_estimated_and_stuck_is_read_and_how_old_it_is() -> None:
+    snapshot = PoolSnapshot(
+        at=datetime.fromtimestamp(100.0, UTC), pool="mail", queues=("mail",), waiting=2,
+        source="shop", estimated=("ended", "waiting"), stuck=3, queue_age_seconds=60.0,
+        ended=EndedRate(finished_per_minute=4.0),
+    )  # fmt: skip
+    readings = {(one.metric, one.labels): one.value for one in of_pool(snapshot, now=101.0)}
+    assert readings[metrics.ESTIMATED, ("mail", "ended")] == 1
+    assert readings[metrics.ESTIMATED, ("mail", "waiting")] == 1
+    assert readings[metrics.STUCK, ("mail",)] == 3
+    assert readings[metrics.MEASURED_AGE, ("mail",)] == 61.0
+    assert (metrics.FAILED_SHARE, ("mail",)) not in readings, "it is not known"

@@ -82,7 +82,22 @@ SLOTS = _gauge(
     "pool.slots.ready", "{slot}", "Slots of the ready workers, where each has several.", "pool"
 )
 SLOTS_IDLE = _gauge("pool.slots.idle", "{slot}", "Of these slots, those without a job.", "pool")
-MEASURED_AGE = _gauge("pool.snapshot_age", "s", "Age of the pool's last stored snapshot.", "pool")
+MEASURED_AGE = _gauge(
+    "pool.snapshot_age", "s", "Age of the figures in the pool's last stored snapshot.", "pool"
+)
+STUCK = _gauge(
+    "pool.messages.stuck",
+    "{message}",
+    "Messages of another system that wait and no worker gets on with; not among the waiting jobs.",
+    "pool",
+)
+ESTIMATED = _gauge(
+    "pool.estimated",
+    "",
+    "1 for each field of the pool's snapshot that was worked out, not read from its source.",
+    "pool",
+    "field",
+)
 SNAPSHOTS = _counter("snapshots", "{snapshot}", "Pool snapshots stored.", "pool")
 STARTED = _counter("jobs.started", "{job}", "Attempts started.", "pool", "queue")
 LATE = _counter("jobs.late", "{job}", "Attempts started after the SLA deadline.", "pool", "queue")

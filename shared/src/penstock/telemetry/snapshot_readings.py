@@ -47,12 +47,17 @@ def of_pool(snapshot: PoolSnapshot, now: float) -> Iterator[Reading]:
         metrics.IDLE: snapshot.workers_idle,
         metrics.SLOTS: snapshot.slots_ready if snapshot.slots > 1 else None,
         metrics.SLOTS_IDLE: snapshot.slots_idle if snapshot.slots > 1 else None,
-        metrics.FAILED_SHARE: snapshot.ended.failed_share if snapshot.ended else None,
-        metrics.MEASURED_AGE: max(now - snapshot.at.timestamp(), 0.0),
+        metrics.MEASURED_AGE: max(now - snapshot.at.timestamp(), 0.0) + snapshot.queue_age_seconds,
     }
+    if snapshot.source:  # whether messages of another system failed is not known
+        measured[metrics.STUCK] = snapshot.stuck
+    elif snapshot.ended:
+        measured[metrics.FAILED_SHARE] = snapshot.ended.failed_share
     yield from (
         Reading(metric, value, pool) for metric, value in measured.items() if value is not None
     )
+    for field in snapshot.estimated:
+        yield Reading(metrics.ESTIMATED, 1, (*pool, field))
     if forecast := snapshot.forecast:
         yield Reading(metrics.FORECAST, forecast.mean_per_second, (*pool, "mean"))
         yield Reading(metrics.FORECAST, forecast.p95_per_second, (*pool, "p95"))

@@ -38,7 +38,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
             (fewer started than planned), ``spent`` (nothing is late now, but more jobs of the
             window were than the promise allows) or ``crash-loop``.
         throughput_per_minute: attempts that ended lately.
-        failed_share: share of these that failed; None where none ended.
+        failed_share: share of these that failed; None where none ended, and for queues of other
+            systems, whose failures are not known.
         budget: what is left of the jobs that may start late; None where it is not counted.
         target: workers that were decided.
         planned: workers in the plans of hosts.
@@ -47,7 +48,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
         busy: workers that have a job.
         slots: slots of the ready workers; None where a worker runs one job at a time.
         slots_used: of these, the ones with a job.
-        snapshot_age_seconds: None before the first measurement.
+        snapshot_age_seconds: age of the figures. None before the first measurement.
         hold: an operator's hold and its end; empty for none.
         source: of queues in another system; None for queues of our own.
     """
@@ -206,12 +207,12 @@ def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
         oldest_waiting_seconds=snapshot.oldest_waiting_seconds,
         arrival_per_second=snapshot.arrival_per_second,
         throughput_per_minute=snapshot.ended.finished_per_minute if snapshot.ended else None,
-        failed_share=snapshot.ended.failed_share if snapshot.ended else None,
+        failed_share=None if snapshot.source or not snapshot.ended else snapshot.ended.failed_share,
         budget=snapshot.budget,
         busy=max(0, snapshot.workers_ready - snapshot.workers_idle),
         slots=snapshot.slots_ready or None,
         slots_used=snapshot.slots_ready - snapshot.slots_idle if snapshot.slots_ready else None,
-        snapshot_age_seconds=_age(snapshot, now),
+        snapshot_age_seconds=_age(snapshot, now) + snapshot.queue_age_seconds,
     )
 
 

@@ -62,6 +62,26 @@ async def test_a_look_becomes_the_pools_figures() -> None:
     assert "oldest_waiting_seconds" not in snapshot.estimated
 
 
+@pytest.mark.parametrize(
+    ("figures", "estimated"),
+    [
+        ({"claimed": 1, "ended": 0}, set()),
+        ({"claimed": 1}, {"ended", "throughput_per_second"}),
+        ({"ended": 0}, {"running"}),
+        ({"claimed": 1, "ended": 0, "exact": False}, {"ended", "running", "throughput_per_second"}),
+    ],
+)
+async def test_what_runs_and_ended_is_estimated_where_the_system_does_not_count_it(
+    figures: dict[str, Any], estimated: set[str]
+) -> None:
+    system, meter = SimulatedSystem(), meter_of("mail")
+    system.reports = {"mail": SourceLook(waiting=2, **figures)}
+    await looker_of(system, meter).look()
+    snapshot = snapshot_of(meter)
+    assert snapshot is not None
+    assert {"ended", "running", "throughput_per_second"} & set(snapshot.estimated) == estimated
+
+
 async def test_what_the_source_knows_to_be_stuck_does_not_wait_and_caps_add_up() -> None:
     system, meter = SimulatedSystem(), meter_of("mail", "low")
     looker = looker_of(system, meter)

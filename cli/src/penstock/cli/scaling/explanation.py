@@ -81,6 +81,9 @@ def sentences(made: ScalingDecisionMade, explanation: Explanation | None = None)
     yield f"Decision {made.id}, leader epoch {made.epoch}, by {made.source or 'unknown'}."
     if made.snapshot_ids:
         yield f"Made from snapshots {', '.join(made.snapshot_ids)} and those of the hosts."
+    if explanation is not None and explanation.estimated:
+        names = ", ".join(name.replace("_", " ") for name in explanation.estimated)
+        yield f"Estimated there, not read from the pool's source: {names}."
     if explanation is not None:
         yield from _recomputed(explanation)
 

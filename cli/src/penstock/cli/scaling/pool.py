@@ -38,6 +38,14 @@ def oldest(row: PoolRow) -> str:
     return marked(age, row.source, "oldest_waiting_seconds")
 
 
+def running(row: PoolRow) -> str:
+    return marked(wording.count(row.running), row.source, "running")
+
+
+def ended(row: PoolRow) -> str:
+    return marked(wording.rate(row.throughput_per_minute), row.source, "ended")
+
+
 COLUMNS = (
     Column("pool", lambda row: row.pool),
     Column("kind", lambda row: row.kind, rank=4),
@@ -46,8 +54,8 @@ COLUMNS = (
     Column("state", lambda row: row.state, rank=1),
     Column("waiting", waiting, number=True, rank=1),
     Column("oldest", oldest, number=True),
-    Column("running", lambda row: wording.count(row.running), number=True, rank=1),
-    Column("ended/min", lambda row: wording.rate(row.throughput_per_minute), number=True, rank=3),
+    Column("running", running, number=True, rank=1),
+    Column("ended/min", ended, number=True, rank=3),
     Column("failed", lambda row: wording.share(row.failed_share), number=True, rank=3),
     Column("target", lambda row: wording.count(row.target), number=True),
     Column("planned", lambda row: wording.count(row.planned), number=True, rank=4),

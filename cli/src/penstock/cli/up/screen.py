@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.cli.output import write_json_line, write_lines
+from penstock.cli.scaling.pool import oldest, waiting
 from penstock.config import Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
@@ -101,7 +102,7 @@ class Lines:
 def _summary(row: PoolRow) -> str:
     """The pool in a line, with the reason where its jobs wait and no worker is planned."""
     text = (
-        f"{row.pool}: {row.waiting} waiting, oldest {seconds(row.oldest_waiting_seconds)}, "
+        f"{row.pool}: {waiting(row)} waiting, oldest {oldest(row)}, "
         f"workers {row.planned} planned {row.started} started {row.ready} ready"
     )
     return f"{text} ({row.reason})" if row.waiting and not row.planned and row.reason else text

@@ -38,12 +38,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             Empty where other settings were given.
         instead: what the same round would have decided for the pool under other settings; None
             where none were given, or the round is not in the log.
+        estimated: fields of the pool's snapshot that were worked out, not read from its source.
     """
 
     recomputed: Verdict
     why: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     instead: ScalingDecisionMade | None = None
+    estimated: tuple[str, ...] = ()
 
 
 def explain(
@@ -82,14 +84,25 @@ def _explained(
     recorded: Recorded, step: Step, installed: Installed, other: OtherSettings | None
 ) -> Explanation:
     instead = None if other is None else _instead(recorded, step, installed, other)
-    differences = unlike(step, recorded)
+    differences, estimated = unlike(step, recorded), _estimated(recorded, step)
     if not differences:
         changes = [] if other is not None else _nearest(recorded, step)
-        return Explanation(recomputed="equal", changes=tuple(changes), instead=instead)
+        return Explanation(
+            recomputed="equal", changes=tuple(changes), instead=instead, estimated=estimated
+        )
     if step.round.program != program():
         why = (step.round.program, *differences)
-        return Explanation(recomputed="other program", why=why, instead=instead)
-    return Explanation(recomputed="different", why=differences, instead=instead)
+        return Explanation(
+            recomputed="other program", why=why, instead=instead, estimated=estimated
+        )
+    return Explanation(
+        recomputed="different", why=differences, instead=instead, estimated=estimated
+    )
+
+
+def _estimated(recorded: Recorded, step: Step) -> tuple[str, ...]:
+    measured = step.inputs.measured_pools.get(recorded.decision.pool)
+    return () if measured is None else measured.snapshot.estimated
 
 
 def _nearest(recorded: Recorded, step: Step) -> list[Change]:

@@ -127,8 +127,12 @@ class SourceQueue(Queue):
         self._came = None if moved is None or self._came is None else self._came + moved.came
         oldest = look.oldest_seconds
         estimated = set() if look.exact else {"waiting"}
+        if not look.exact or look.claimed is None:
+            estimated.add("running")
         if moved is not None and not moved.exact:
             estimated.add("arrival_per_second")
+        if self._reported is None and (not look.exact or look.ended is None):
+            estimated |= {"ended", "throughput_per_second"}
         if oldest is None and self._line is not None and waiting:
             oldest = self._line.age_seconds(0, at)
             estimated.add("oldest_waiting_seconds")
