@@ -4,12 +4,13 @@ nats-py formats, validates and flushes each publish by itself (about 25 µs) and
 object for each delivery (about 20 µs). A worker that moves 8,000 jobs a second sends 24,000
 messages and receives as many answers, so here frames are built in one buffer, and hot subscriptions
 get the raw parts. Everything else (connecting, reconnecting, TLS, authentication, pings) stays
-nats-py's. The private hooks used, ``_process_msg`` and ``_send_command``, are pinned by the lock
-file and held by the contract suite.
+nats-py's. The private hooks used, ``_process_msg``, ``_process_pong`` and ``_send_command``, are
+pinned by the lock file and held by the contract suite.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -160,6 +161,12 @@ class WireClient(Client):  # type: ignore[misc]
                 writer.transport.abort()
             self._transport = None
             raise
+
+    async def _process_pong(self) -> None:
+        """As nats-py's, whose read loop ends when the answer to a flush that timed out comes."""
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
     def _connect_command(self) -> bytes:
         """CONNECT, the first line to a server, at each connection.
