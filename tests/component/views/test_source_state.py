@@ -14,6 +14,7 @@ from penstock.cli.up.screen import _summary
 from penstock.cli.up.table import picture
 from penstock.config.load import check
 from penstock.config.topology import pools
+from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.snapshot import Budget, EndedRate, PoolSnapshot
 from penstock.views.pool_board import Board, PoolRow
 from penstock.views.source_state import SourceState, fault, marked, remarks
@@ -109,6 +110,20 @@ def test_the_list_of_pools_marks_figures_and_names_faults_below(monkeypatch) -> 
 def test_failures_of_another_system_are_not_known() -> None:
     assert faulty().failed_share is None
     assert row(source="", ended=EndedRate(finished_per_minute=40.0)).failed_share == 0.0
+
+
+def test_a_pool_in_advisor_mode_is_not_short_of_workers_that_run_elsewhere() -> None:
+    for advice, state in ((True, "ok"), (False, "short")):
+        board = Board()
+        board.take(PoolSnapshot(at=NOW, pool="mail", queues=(), waiting=1, source="shop"))
+        board.take(
+            ScalingDecisionMade(
+                at=NOW, pool="mail", current=0, target=3, strategy="deadline", reasons=(),
+                advice=advice, sla_seconds=30,
+            )
+        )  # fmt: skip
+        [mail] = board.pool_rows(POOLS.values(), lease_seconds=6, now=NOW)
+        assert mail.state == state
 
 
 def test_the_lines_of_up_mark_figures() -> None:

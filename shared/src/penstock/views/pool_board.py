@@ -160,7 +160,8 @@ class Board:
             row = _measured(row, snapshot, now)
         if decision:
             row = _decided(row, decision)
-        return msgspec.structs.replace(row, state=_state(row, workers))
+        is_advised = decision is not None and decision.advice
+        return msgspec.structs.replace(row, state=_state(row, workers, is_advised))
 
 
 async def pool_rows(bus: Bus, settings: Settings) -> list[PoolRow]:
@@ -226,14 +227,14 @@ def _decided(row: PoolRow, decision: ScalingDecisionMade) -> PoolRow:
     )
 
 
-def _state(row: PoolRow, workers: list[PoolWorkers]) -> str:
+def _state(row: PoolRow, workers: list[PoolWorkers], is_advised: bool) -> str:
     if any(host.crash_loop for host in workers):
         return "crash-loop"
     if row.snapshot_age_seconds is None:
         return "unknown"
     if (row.oldest_waiting_seconds or 0) > row.sla_seconds:
         return "late"
-    if row.started < (row.target or 0):
+    if row.started < (row.target or 0) and not is_advised:  # else they run elsewhere
         return "short"
     return "spent" if row.budget and pace(row.budget) == "spent" else "ok"
 

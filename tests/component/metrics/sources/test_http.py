@@ -108,7 +108,7 @@ def source_of(pages: Pages, path: str = "", **more: Any) -> QueueSource:
     ("status", "headers", "body", "text"),
     [
         (302, {"Location": "http://127.0.0.1:1/"}, b"", "status 302, which is not followed"),
-        (401, {}, b"", "status 401"),
+        (401, {}, b"", "status 401: check the user and secret_file"),
         (200, {}, b"<html>", "expected JSON"),
         (200, {}, b"[" * 100_000, "expected JSON"),
         (200, {}, b"1" * 5_000_000, "more than 4000000 bytes"),

@@ -14,6 +14,7 @@ from penstock.decider.scaler.decisions import Decisions, NoDemand, NotAdvised, U
 
 KEYS = ("pool", "workersPerPod")
 """Metadata of a trigger that is ours; KEDA passes on all of it."""
+_BY_LETTERS = {key.lower(): key for key in KEYS}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PER_POD = re.compile(r"[0-9]{1,4}")
 _TARGET = 1
@@ -157,6 +158,13 @@ def _metric(pool: str) -> str:
 
 async def _pool(reference: Any, context: Any) -> str:
     metadata: Mapping[str, str] = reference.scalerMetadata
+    # KEDA hands on keys of its own, too: only those that are meant for ours are refused.
+    for key in metadata:
+        meant = _BY_LETTERS.get(re.sub("[-_]", "", key).lower(), key)
+        if meant != key:
+            await _wrong(
+                context, f"metadata of the trigger: found {key[:80]!r}, expected {meant!r}"
+            )
     name = metadata.get(KEYS[0], "")
     if not _NAME.fullmatch(name):
         await _wrong(

@@ -82,6 +82,8 @@ class Requests:
             response = self._answer(target, deadline)
         if response.status not in (200, absent_status):
             hint = ", which is not followed" if 300 <= response.status < 400 else ""
+            if response.status in (401, 403):
+                hint = ": check the user and secret_file"
             raise SourceAway(f"{self._host} answered with status {response.status}{hint}")
         parts, size = [], 0
         while part := response.read1(_PART_BYTES):
