@@ -135,7 +135,7 @@ def test_a_drain_that_does_not_drain_is_refused(drain: Any, reason: str) -> None
 
 def test_it_is_no_default_pool_and_serves_no_jobs() -> None:
     foreign = {"command": COMMAND, "strategy": "fixed"}
-    with pytest.raises(ConfigError, match=r"default_pool names 'shop', .*'group': mail"):
+    with pytest.raises(ConfigError, match=r"default_pool names 'shop', .*of our own: mail"):
         pools(check({"default_pool": "shop", "pools": {"shop": foreign, "mail": {}}}))
     spark = {"kind": "spark", "serves": ["shop"]}
     with pytest.raises(ConfigError, match="serves names 'shop', expected a pool of jobs"):

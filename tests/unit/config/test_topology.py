@@ -32,7 +32,7 @@ def test_the_default_pool_takes_what_no_pool_names_and_what_is_not_excluded() ->
 @pytest.mark.parametrize("pool", ["nope", "ledger"])
 def test_a_default_pool_that_cannot_be_is_refused(pool: str) -> None:
     settings = check({"default_pool": pool, "pools": {"a": {}, "ledger": {"kind": "exclusive"}}})
-    with pytest.raises(ConfigError, match=f"default_pool names '{pool}', .* 'group': a"):
+    with pytest.raises(ConfigError, match=f"default_pool names '{pool}', .* of our own: a"):
         pools(settings)
 
 

@@ -138,6 +138,20 @@ def test_a_query_that_runs_keeps_a_worker_and_one_that_ended_none() -> None:
     assert demand(current=0).workers == 0
 
 
+@pytest.mark.parametrize("running_seconds", [5.0, 60.0])
+def test_what_gathered_while_the_query_did_not_run_asks_for_workers(running_seconds) -> None:
+    """Of a run's first batch only the tasks are known, and that it will be late, or is."""
+    first = load(
+        task_seconds_per_row=None, rows_per_second=None, slots=1.0,
+        running_seconds=running_seconds, running_task_seconds=200.0,
+    )  # fmt: skip
+    asked = demand(first, current=1)
+    assert asked.workers > 5
+    assert "the one under way needs" in asked.reasons[-1].text
+    small = msgspec.structs.replace(first, running_seconds=0.5, running_task_seconds=2.0)
+    assert demand(small, current=1).workers == 1
+
+
 def test_workers_go_when_fewer_were_enough_for_a_while() -> None:
     memory: dict[str, Any] = {}
     workers = []

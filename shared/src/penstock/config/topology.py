@@ -59,8 +59,8 @@ def _check_default(settings: Settings, pools: Mapping[str, Pool]) -> None:
     if name and name not in fits:
         fitting = ", ".join(sorted(fits))
         raise ConfigError(
-            f"default_pool names {name!r}, expected a pool of kind 'queue' or 'group': "
-            f"{fitting or 'there is none'}"
+            f"default_pool names {name!r}, expected a pool of kind 'queue' or 'group' "
+            f"with queues of our own: {fitting or 'there is none'}"
         )
 
 

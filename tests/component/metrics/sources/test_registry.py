@@ -9,7 +9,7 @@ from penstock.config.load import check as config_check
 from penstock.config.masking import masked
 from penstock.config.sources import SourceTable
 from penstock.config.topology import pools
-from penstock.metrics.sources.registry import BUILTIN, check, doubts, kind_of, open_source
+from penstock.metrics.sources.registry import BUILTIN, check, doubts, faults, kind_of, open_source
 
 HTTP = {"kind": "http", "url": "http://cache/stats", "options": {"waiting": "depth"}}
 
@@ -61,6 +61,29 @@ def test_queues_that_would_all_have_the_same_figures_are_warned_of(
     [warning] = warnings(asks_for_all, ["a", "b"])
     assert "its 2 queues have the same figures" in warning
     assert warnings(asks_for_all, ["a"]) == warnings(asks_for_one, ["a", "b"]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "text"),
+    [
+        ("celery", "redis://cache", "knows only a lower bound: set runtime_seconds"),
+        ("rabbitmq", "amqp://cache", "reports at this url only what waits"),
+    ],
+)
+def test_strategies_that_scale_by_arrivals_alone_are_refused_where_these_are_not_known(
+    kind: str, url: str, text: str
+) -> None:
+    def errors(strategy: str) -> list[str]:
+        pool = {"source": "shop", "command": ["true"], "strategy": strategy}
+        source = {"kind": kind, "url": url}
+        settings = config_check({"sources": {"shop": source}, "pools": {"mail": pool}})
+        return list(faults(settings, pools(settings)))
+
+    for strategy in ("deadline", "simple_rate"):
+        [error] = errors(strategy)
+        assert f"pools.mail: strategy '{strategy}' needs the rate of arrivals" in error
+        assert text in error
+    assert errors("backlog_only") == []
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ BUILTIN: Mapping[str, str] = {
 """The kinds that ship: of a module that is imported when it is used, the attribute ``KIND`` or the
 one behind the colon."""
 _LONGEST_SECRET = 4_000
+_BY_ARRIVALS = ("deadline", "simple_rate")
+"""Strategies that a lower bound of the arrivals would let start too few workers."""
 
 
 def check(sources: Mapping[str, SourceTable]) -> None:
@@ -74,19 +76,20 @@ def faults(settings: Settings, configured: Mapping[str, Pool]) -> Iterator[str]:
         if kind.counts_arrivals(options) and not only_waiting:
             continue
         for pool in configured.values():
-            by_arrivals = pool.source == name and pool.profile.strategy == "deadline"
+            strategy = pool.profile.strategy
+            by_arrivals = pool.source == name and strategy in _BY_ARRIVALS
             if by_arrivals and only_waiting:
                 yield (
-                    f"pools.{pool.name}: strategy 'deadline' needs the rate of arrivals, and "
+                    f"pools.{pool.name}: strategy {strategy!r} needs the rate of arrivals, and "
                     f"sources.{name} reports at this url only what waits: use a url that reports "
                     "more (of RabbitMQ, the management API), or strategy = 'backlog_only'"
                 )
             elif by_arrivals and not pool.runtime_seconds:
                 yield (
-                    f"pools.{pool.name}: strategy 'deadline' needs the rate of arrivals, of which "
-                    f"sources.{name} knows only a lower bound: set runtime_seconds, or let the "
-                    "source report what came or ended (options arrived or ended, where its kind "
-                    "has them)"
+                    f"pools.{pool.name}: strategy {strategy!r} needs the rate of arrivals, of "
+                    f"which sources.{name} knows only a lower bound: set runtime_seconds, or let "
+                    "the source report what came or ended (options arrived or ended, where its "
+                    "kind has them)"
                 )
 
 

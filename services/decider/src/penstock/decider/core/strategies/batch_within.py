@@ -15,7 +15,8 @@ trigger. Where a batch runs for longer than `N`, `T` is its time, and what the s
 `x` is what comes now, and where that grows, what will come when a Worker that is started now is
 ready. Rows of a batch under way are not known before its end, but its tasks are: where they take
 more than the rows of before, and the source holds nothing back, `x` is as much higher. A batch that
-would be late, and that further Workers can still help, asks for as many.
+would be late, and that further Workers can still help, asks for as many; so does the first batch of
+a run, such as what gathered while the query did not run, before any row of it was measured.
 
 Fewer Workers are asked for when fewer were enough for `hold_seconds`. They are decommissioned: a
 task that runs is finished, and the batch goes on on the others.
@@ -127,7 +128,7 @@ def need_slots(
         headroom_share: further slots, as a share.
     """
     if load.task_seconds_per_row is None:
-        return 0.0
+        return _for_batch_under_way(load, promise_seconds, spawn_seconds)
     left = promise_seconds - _fixed_seconds(load, promise_seconds)
     ahead = work_per_second(load, spawn_seconds) * _gathering_seconds(load, promise_seconds)
     ahead += load.task_seconds_per_row * (load.lag_rows or 0)
@@ -178,7 +179,9 @@ def _for_batch_under_way(load: StreamLoad, promise_seconds: float, spawn_seconds
     if _expected_seconds(load) <= promise_seconds:
         return 0.0
     left = promise_seconds - load.running_seconds - spawn_seconds
-    if left <= 0:  # no Worker could still help it
+    # No Worker could still help it. Of a run's first batch that is no reason: the sooner it is
+    # done, the fewer rows gather for the next one, and nothing else is known of it.
+    if left <= 0 and load.task_seconds_per_row is not None:
         return 0.0
     done = load.slots * (load.running_seconds + spawn_seconds)
     return max(load.running_task_seconds - done, 0.0) / max(left, _LEAST_SHARE * promise_seconds)
@@ -215,7 +218,8 @@ def _why(
         return "no query runs" if workers == needed else "no query runs, since a moment"
     load, need = max(zip(loads, needs, strict=True), key=lambda pair: pair[1])
     if load.task_seconds_per_row is None or load.rows_per_second is None:
-        return f"query {load.query} runs, and too few batches of it with rows are done yet"
+        why = f"query {load.query} runs, and too few batches of it with rows are done yet"
+        return f"{why}; the one under way needs {need:.1f} slots" if need else why
     why = (
         f"query {load.query} needs {need:.1f} slots for {load.rows_per_second:.3g} rows/s of "
         f"{1000 * load.task_seconds_per_row:.3g} ms, {load.fixed_seconds:.2g} s a batch beside "
