@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import inf, nan
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.metrics.core.sources.arrivals import arrivals
 from penstock.metrics.core.sources.look import MOST_MESSAGES, SourceFault, SourceLook, checked
 from penstock.metrics.core.sources.shadow_line import ShadowLine
-from penstock.metrics.core.sources.stuck import STUCK_SECONDS, StuckWatch
+from penstock.metrics.core.sources.stuck import FIRST_PAUSE_SECONDS, STUCK_SECONDS, StuckWatch
 
 SECOND = st.tuples(st.integers(0, 20), st.integers(0, 20))
 """Messages that come and that are taken within a second."""
@@ -135,8 +136,25 @@ def test_what_no_idle_worker_takes_for_a_minute_is_stuck_until_something_moves()
     assert stuck_after(watch, STUCK_SECONDS - 1) == 0
     still = {"waiting": 7, "claimed": 0, "moved": False}
     assert watch.observe(**still, idle_workers=1, now=STUCK_SECONDS + 1) == 7
-    assert watch.observe(**still, idle_workers=0, now=1e6) == 7
-    assert watch.observe(**{**still, "waiting": 8}, idle_workers=0, now=1e6) == 0
+    assert watch.observe(**still, idle_workers=0, now=STUCK_SECONDS + 100) == 7
+    assert watch.observe(**{**still, "waiting": 8}, idle_workers=0, now=STUCK_SECONDS + 101) == 0
+
+
+def test_stuck_messages_count_again_after_pauses_that_grow() -> None:
+    """A worker that seemed idle may have handled one: no message waits for ever."""
+    watch, still = StuckWatch(), {"waiting": 7, "claimed": 0, "moved": False, "idle_workers": 1}
+    seen = [watch.observe(**still, now=float(second)) for second in range(0, 4_000, 10)]
+    changes = enumerate(pairwise(seen), 1)
+    counted_again = [10 * nth for nth, (before, after) in changes if before > after]
+    first = STUCK_SECONDS + FIRST_PAUSE_SECONDS
+    assert counted_again[0] == pytest.approx(first, abs=10)
+    assert counted_again[1] - counted_again[0] == pytest.approx(first + FIRST_PAUSE_SECONDS, abs=10)
+    assert seen.count(7) > 300, "most of the time they ask for no workers"
+
+
+def test_long_messages_are_not_stuck_within_a_minute() -> None:
+    assert stuck_after(StuckWatch(runtime_seconds=300.0), 899.0) == 0
+    assert stuck_after(StuckWatch(runtime_seconds=300.0), 900.0) == 7
 
 
 @pytest.mark.parametrize(

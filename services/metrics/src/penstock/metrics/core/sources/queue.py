@@ -56,7 +56,7 @@ class SourceQueue(Queue):
         self._worked_seconds = 0.0
         self._latest: SourceLook | None = None
         self._line: ShadowLine | None = None
-        self._stuck_watch = StuckWatch()
+        self._stuck_watch = StuckWatch(runtime_seconds)
         self._came: int | None = None
         self._reported: int | None = None
         self._busy_seconds, self._ended = 0.0, 0
