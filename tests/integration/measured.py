@@ -14,7 +14,13 @@ from tests.waiting import eventually
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
 from penstock.events.envelope import encode
-from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.events.snapshot import (
+    MEASURED,
+    HostSnapshot,
+    PoolSnapshot,
+    PoolWorkers,
+    SourceUnread,
+)
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WorkerReport
 from penstock.jobs.queues.queue_messages import JOB
@@ -81,7 +87,9 @@ class Stage:
         )
         async with aclosing(stream) as messages:
             async for stored in messages:
-                snapshot = SNAPSHOTS.decode(stored.body)
+                snapshot = MEASURED.decode(stored.body)
+                if isinstance(snapshot, SourceUnread):
+                    continue
                 assert isinstance(snapshot, PoolSnapshot)
                 self.snapshots.append(snapshot)
                 self.headers.append(dict(stored.headers))

@@ -14,10 +14,12 @@ import pytest
 from tests.integration.measured import QUICK, Stage, known
 from tests.making import MakeSettings
 from tests.redis_server import redis_server
+from tests.waiting import eventually
 
 from penstock.cli.config_remarks import judge
 from penstock.config.load import ConfigError, check
 from penstock.config.topology import pools
+from penstock.events.snapshot import MEASURED, SourceUnread
 from penstock.metrics.app import run
 
 FAST = {"interval_seconds": 0.2}
@@ -86,6 +88,26 @@ async def test_a_system_that_was_never_seen_has_no_figures(stage, figures) -> No
     await stage.seen(WITHIN, pool="own", waiting=0)
     await stage.seen(WITHIN, pool="own", waiting=0, arrival_per_second=known)
     assert {snapshot.pool for snapshot in stage.snapshots} == {"own"}
+
+
+async def test_why_a_system_was_never_seen_is_published_in_the_place_of_figures(
+    stage, figures
+) -> None:
+    await stage.start(**figures.tables(), metrics=QUICK)
+    subject = stage.subjects.pool_snapshot("mail")
+
+    async def unread() -> list[SourceUnread]:
+        stored = await stage.world.last(stage.subjects.snapshots_stream, subject)
+        event = MEASURED.decode(stored.body) if stored else None
+        return [event] if isinstance(event, SourceUnread) else []
+
+    await eventually(unread, WITHIN)
+    [event] = await unread()
+    assert (event.pool, event.of_source) == ("mail", "shop")
+    assert "No such file" in event.source_fault
+    assert stage.snapshots == []
+    figures.report(waiting=5)
+    await stage.seen(WITHIN, waiting=5, source_fault="")
 
 
 async def test_a_pool_by_a_pattern_is_measured_like_any_other(stage, tmp_path) -> None:

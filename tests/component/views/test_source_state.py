@@ -15,7 +15,7 @@ from penstock.cli.up.table import picture
 from penstock.config.load import check
 from penstock.config.topology import pools
 from penstock.events.scaling import ScalingDecisionMade
-from penstock.events.snapshot import Budget, EndedRate, PoolSnapshot
+from penstock.events.snapshot import Budget, EndedRate, PoolSnapshot, SourceUnread
 from penstock.views.pool_board import Board, PoolRow
 from penstock.views.source_state import SourceState, fault, marked, remarks
 
@@ -79,6 +79,17 @@ def test_a_source_that_was_never_looked_at_is_a_fault() -> None:
     assert "source shop: not measured yet" in fault(before.source), "measured as a queue of our own"
 
 
+def test_why_a_source_was_never_looked_at_is_named() -> None:
+    board = Board()
+    board.take(PoolSnapshot(at=NOW, pool="mail", queues=(), waiting=1, source="former"))
+    board.take(SourceUnread(at=NOW, pool="mail", of_source="shop", source_fault="wrong password."))
+    [mail] = board.pool_rows(POOLS.values(), lease_seconds=6, now=NOW)
+    assert remarks(mail.source) == ("source shop: wrong password; it was never measured",)
+    board.take(PoolSnapshot(at=NOW, pool="mail", queues=(), waiting=1, source="shop"))
+    [mail] = board.pool_rows(POOLS.values(), lease_seconds=6, now=NOW)
+    assert remarks(mail.source) == ()
+
+
 def test_only_known_estimated_figures_are_marked() -> None:
     source = SourceState(name="shop", estimated=("waiting",))
     assert marked("12", source, "waiting") == "≈12"
@@ -109,7 +120,12 @@ def test_the_list_of_pools_marks_figures_and_names_faults_below(monkeypatch) -> 
 
 def test_failures_of_another_system_are_not_known() -> None:
     assert faulty().failed_share is None
-    assert row(source="", ended=EndedRate(finished_per_minute=40.0)).failed_share == 0.0
+    board = Board()
+    ended = EndedRate(finished_per_minute=40.0)
+    own = PoolSnapshot(at=NOW, pool="own", queues=(), waiting=1, source="metrics/a.7", ended=ended)
+    board.take(own)
+    [shown] = board.pool_rows(pools(check({"pools": {"own": {}}})).values(), 6, NOW)
+    assert shown.failed_share == 0.0
 
 
 def test_a_pool_in_advisor_mode_is_not_short_of_workers_that_run_elsewhere() -> None:

@@ -35,9 +35,14 @@ def test_of_another_system_what_is_estimated_and_stuck_is_read_and_how_old_it_is
         source="shop", estimated=("ended", "waiting"), stuck=3, queue_age_seconds=60.0,
         ended=EndedRate(finished_per_minute=4.0),
     )  # fmt: skip
-    readings = {(one.metric, one.labels): one.value for one in of_pool(snapshot, now=101.0)}
+    readings = {
+        (one.metric, one.labels): one.value for one in of_pool(snapshot, 101.0, is_elsewhere=True)
+    }
     assert readings[metrics.ESTIMATED, ("mail", "ended")] == 1
     assert readings[metrics.ESTIMATED, ("mail", "waiting")] == 1
     assert readings[metrics.STUCK, ("mail",)] == 3
     assert readings[metrics.MEASURED_AGE, ("mail",)] == 61.0
     assert (metrics.FAILED_SHARE, ("mail",)) not in readings, "it is not known"
+    own = {one.metric for one in of_pool(snapshot, 101.0)}
+    assert metrics.FAILED_SHARE in own
+    assert metrics.STUCK not in own

@@ -23,7 +23,7 @@ from penstock.events.queue import QUEUE_EVENTS
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.saved_view import VIEW_EVENTS
 from penstock.events.scaling import SCALING_EVENTS, WorkersScaled
-from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
+from penstock.events.snapshot import MEASURED, HostSnapshot, PoolSnapshot, SourceUnread
 from penstock.events.subjects import Subjects
 from penstock.events.worker import WORKER_EVENTS
 from penstock.events.workflow import INBOX_EVENTS
@@ -44,7 +44,7 @@ LOGGED = Codec(
 """What the event log may hold."""
 ON_CONSOLE = Codec(*CONSOLE_EVENTS, *ALERT_EVENTS, *BULK_EVENTS, *VIEW_EVENTS, *MUTE_EVENTS)
 """What the stream ``CONSOLE`` may hold."""
-ALL = Codec(*LOGGED, *SNAPSHOTS, *RECORDS, *ON_CONSOLE)
+ALL = Codec(*LOGGED, *MEASURED, *RECORDS, *ON_CONSOLE)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ def entry(event: type[Event], subjects: Subjects) -> Entry:
 
 def _place(event: type[Event], subjects: Subjects) -> tuple[str, str]:
     key = f"<{event.key_field}>"
-    if event is PoolSnapshot:
+    if event in (PoolSnapshot, SourceUnread):
         return subjects.pool_snapshot(key), subjects.snapshots_stream
     if event is HostSnapshot:
         return subjects.host_snapshot(key), subjects.snapshots_stream

@@ -275,6 +275,25 @@ class PoolSnapshot(Event, frozen=True, kw_only=True, tag=True):
     cap: Int64 | None = None
 
 
+class SourceUnread(Event, frozen=True, kw_only=True, tag=True):
+    """The queues of a pool in another system were never looked at with success: why.
+
+    Stands in the place of the pool's snapshot until there is one, so that nothing takes figures
+    that are not known for zeros.
+
+    Attributes:
+        of_source: the ``[sources.NAME]`` whose queues they are.
+        source_fault: why one of them could not be looked at.
+    """
+
+    noun: ClassVar[str] = "pool"
+    key_field: ClassVar[str] = "pool"
+
+    pool: str
+    of_source: str
+    source_fault: str
+
+
 class PoolWorkers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The three sets of one pool on one host, kept apart.
 
@@ -333,3 +352,5 @@ class HostSnapshot(Event, frozen=True, kw_only=True, tag=True):
 
 
 SNAPSHOTS = Codec(PoolSnapshot, HostSnapshot)
+MEASURED = Codec(*SNAPSHOTS, SourceUnread)
+"""What the metrics service and the executors publish of pools and hosts."""

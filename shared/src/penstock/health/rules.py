@@ -234,7 +234,9 @@ def _queues(facts: Facts) -> Reasons:
 def _sources(facts: Facts) -> Reasons:
     for one in facts.sources:
         here = f"pool {one.pool}: source {one.source}"
-        if one.age_seconds is None:
+        if one.age_seconds is None and one.fault:
+            yield State.DEGRADED, f"{here}: {one.fault.rstrip('.')}; it was never measured"
+        elif one.age_seconds is None:
             yield State.WARNING, f"{here}: not measured yet; the log of metrics has the reason"
         elif one.fault:
             fault, age = one.fault.rstrip("."), f"{one.age_seconds:.0f} s"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+import msgspec
+
 from penstock.bus.protocol import Bus
 from penstock.config import Pool
 from penstock.events.envelope import MalformedEvent
-from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
+from penstock.events.snapshot import MEASURED, PoolSnapshot, SourceUnread
 from penstock.events.subjects import Subjects
 from penstock.health.facts import SourceFacts
 
@@ -28,9 +30,11 @@ async def _facts(bus: Bus, subjects: Subjects, pool: Pool) -> SourceFacts:
     if stored is None:
         return unread
     try:
-        snapshot = SNAPSHOTS.decode(stored.body)
+        snapshot = MEASURED.decode(stored.body)
     except MalformedEvent:
         return unread
+    if isinstance(snapshot, SourceUnread) and snapshot.of_source == pool.source:
+        return msgspec.structs.replace(unread, fault=snapshot.source_fault)
     if not isinstance(snapshot, PoolSnapshot) or snapshot.source != pool.source:
         return unread
     silent_seconds = max(time.time() - stored.at.timestamp(), 0.0)

@@ -29,11 +29,12 @@ class Decided(Protocol):
     def predicted_pickup_seconds(self) -> float | None: ...
 
 
-def of_pool(snapshot: PoolSnapshot, now: float) -> Iterator[Reading]:
+def of_pool(snapshot: PoolSnapshot, now: float, *, is_elsewhere: bool = False) -> Iterator[Reading]:
     """A pool as it was measured last.
 
     Args:
         now: POSIX seconds.
+        is_elsewhere: its queues are in another system.
     """
     pool = (snapshot.pool,)
     measured = {
@@ -49,7 +50,7 @@ def of_pool(snapshot: PoolSnapshot, now: float) -> Iterator[Reading]:
         metrics.SLOTS_IDLE: snapshot.slots_idle if snapshot.slots > 1 else None,
         metrics.MEASURED_AGE: max(now - snapshot.at.timestamp(), 0.0) + snapshot.queue_age_seconds,
     }
-    if snapshot.source:  # whether messages of another system failed is not known
+    if is_elsewhere:  # whether messages of another system failed is not known
         measured[metrics.STUCK] = snapshot.stuck
     elif snapshot.ended:
         measured[metrics.FAILED_SHARE] = snapshot.ended.failed_share

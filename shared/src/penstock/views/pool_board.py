@@ -17,7 +17,7 @@ from penstock.config.topology import pools
 from penstock.events.envelope import Event, UnknownEvent, utc_now
 from penstock.events.orders import Hold, HostOrder, Orders, PoolHeld, PoolReleased, in_force
 from penstock.events.scaling import ScalingDecisionMade
-from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers
+from penstock.events.snapshot import Budget, HostSnapshot, PoolSnapshot, PoolWorkers, SourceUnread
 from penstock.events.subjects import Subjects
 from penstock.jobs.event_store.event_of_subject import event_of_subject
 from penstock.measuring.budget import pace
@@ -111,6 +111,7 @@ class Board:
     """The latest snapshot and decision of each pool, the latest snapshot of each host, orders."""
 
     pools: dict[str, PoolSnapshot] = field(default_factory=dict)
+    unread: dict[str, SourceUnread] = field(default_factory=dict)
     hosts: dict[str, HostSnapshot] = field(default_factory=dict)
     decisions: dict[str, ScalingDecisionMade] = field(default_factory=dict)
     orders: dict[tuple[str, str], Event] = field(default_factory=dict)
@@ -120,6 +121,8 @@ class Board:
         match event:
             case PoolSnapshot():
                 _keep_newer(self.pools, event)
+            case SourceUnread():
+                _keep_newer(self.unread, event)
             case HostSnapshot():
                 _keep_newer(self.hosts, event)
             case ScalingDecisionMade():
@@ -140,6 +143,11 @@ class Board:
         orders = in_force(self.orders.values(), now.timestamp())
         return [_host_row(host, orders, lease_seconds, now) for host in hosts]
 
+    def _of_source(self, pool: Pool) -> PoolSnapshot | SourceUnread | None:
+        snapshot = self.pools.get(pool.name)
+        is_measured = snapshot is not None and snapshot.source == pool.source
+        return snapshot if is_measured else self.unread.get(pool.name)
+
     def _pool_row(
         self, pool: Pool, living: list[HostSnapshot], orders: Orders, now: datetime
     ) -> PoolRow:
@@ -154,7 +162,7 @@ class Board:
             started=sum(host.started for host in workers),
             ready=sum(host.ready for host in workers),
             hold=_hold(orders.hold(pool.name, now.timestamp())),
-            source=source_state(pool.source, snapshot, now),
+            source=source_state(pool.source, self._of_source(pool), now),
         )
         if snapshot:
             row = _measured(row, snapshot, now)
@@ -208,7 +216,7 @@ def _measured(row: PoolRow, snapshot: PoolSnapshot, now: datetime) -> PoolRow:
         oldest_waiting_seconds=snapshot.oldest_waiting_seconds,
         arrival_per_second=snapshot.arrival_per_second,
         throughput_per_minute=snapshot.ended.finished_per_minute if snapshot.ended else None,
-        failed_share=None if snapshot.source or not snapshot.ended else snapshot.ended.failed_share,
+        failed_share=snapshot.ended.failed_share if snapshot.ended and not row.source else None,
         budget=snapshot.budget,
         busy=max(0, snapshot.workers_ready - snapshot.workers_idle),
         slots=snapshot.slots_ready or None,

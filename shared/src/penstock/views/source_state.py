@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.events.snapshot import PoolSnapshot
+from penstock.events.snapshot import PoolSnapshot, SourceUnread
 from penstock.views import wording
 
 ESTIMATED = "≈"
@@ -35,17 +35,22 @@ class SourceState(msgspec.Struct, frozen=True, kw_only=True):
     stuck: int = 0
 
 
-def source_state(name: str, snapshot: PoolSnapshot | None, now: datetime) -> SourceState | None:
+def source_state(
+    name: str, snapshot: PoolSnapshot | SourceUnread | None, now: datetime
+) -> SourceState | None:
     """The state of a pool's source, None where its queues are our own.
 
     Args:
         name: the source in the pool's settings; empty for none.
-        snapshot: the last one of the pool; None before the first.
+        snapshot: the last one of the pool, or why there is none; None before the first.
         now: the instant that ages are counted to.
     """
     if not name:
         return None
-    if snapshot is None or snapshot.source != name:  # of the pool as it was set before
+    if isinstance(snapshot, SourceUnread) and snapshot.of_source == name:
+        return SourceState(name=name, fault=snapshot.source_fault)
+    # Another source is that of the pool as it was set before.
+    if not isinstance(snapshot, PoolSnapshot) or snapshot.source != name:
         return SourceState(name=name)
     since_snapshot = max(0.0, (now - snapshot.at).total_seconds())
     return SourceState(
@@ -73,6 +78,8 @@ def fault(source: SourceState | None) -> str:
     """What is wrong with the source and how old the figures are; empty where nothing is."""
     if source is None:
         return ""
+    if source.age_seconds is None and source.fault:
+        return f"source {source.name}: {source.fault.rstrip('.')}; it was never measured"
     if source.age_seconds is None:
         return (
             f"source {source.name}: not measured yet; the log of the metrics service has the "

@@ -19,7 +19,7 @@ from penstock.decider.core.inputs import MeasuredHost, MeasuredPool, Rules, take
 from penstock.decider.decoding import read, skip
 from penstock.decider.rhythm import Rhythm
 from penstock.events.envelope import Event
-from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
+from penstock.events.snapshot import MEASURED, HostSnapshot, PoolSnapshot, SourceUnread
 from penstock.events.subjects import Subjects
 from penstock.measuring.hosts import implausible
 from penstock.runtime.poison_messages import skipping_poison
@@ -78,8 +78,8 @@ class Intake:
     def take(self, stored: Stored) -> None:
         """One message; a malformed one is logged with its reason and skipped."""
         self.through = stored.sequence
-        snapshot = read(SNAPSHOTS, stored)
-        if snapshot is None:
+        snapshot = read(MEASURED, stored)
+        if snapshot is None or isinstance(snapshot, SourceUnread):  # which has no figures
             return
         if fault := wrong(snapshot, stored.subject):
             skip(stored, fault)

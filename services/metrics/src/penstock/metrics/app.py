@@ -15,7 +15,7 @@ from penstock.bus.protocol import BusError
 from penstock.config import Pool, Settings
 from penstock.config.topology import pools
 from penstock.events.envelope import MalformedEvent, new_id
-from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot
+from penstock.events.snapshot import SNAPSHOTS, PoolSnapshot, SourceUnread
 from penstock.events.subjects import Subjects
 from penstock.jobs.queues.discovery import QueueDiscovery
 from penstock.measuring.hosts import HostBounds
@@ -131,6 +131,8 @@ class Metrics:
         self._broker_away = False
         self._rounded_at: float | None = None
         self._stored: dict[str, PoolSnapshot] = {}
+        self._configured = configured
+        self._unread_faults: dict[str, str] = {}
         self._quiet_seconds = max(
             settings.decider.stale_seconds, 3 * self._cadence.interval_seconds
         )
@@ -206,6 +208,7 @@ class Metrics:
         if snapshots := list(self._due(now, at)):
             await self._publisher.publish(snapshots)
             self._keep(snapshots)
+        await self._publish_unread(at)
         for queue in self._watch.queues.values():
             await self._first_jobs.arm(queue)
 
@@ -225,6 +228,23 @@ class Metrics:
             if snapshot := meter.snapshot(now, at, envelope, reason):
                 published.update(ready, now)
                 yield snapshot
+
+    async def _publish_unread(self, at: datetime) -> None:
+        """Of pools that were never measured: why, once for each reason."""
+        faults = {
+            name: fault for name, meter in self._meters.items() if (fault := meter.unread_fault)
+        }
+        unread = [
+            SourceUnread(
+                id=new_id(), source=self._service.source, at=at, pool=name,
+                of_source=self._configured[name].source, source_fault=fault,
+            )
+            for name, fault in faults.items()
+            if self._unread_faults.get(name) != fault
+        ]  # fmt: skip
+        if unread:
+            await self._publisher.publish_unread(unread)
+        self._unread_faults = faults
 
     async def _wait(self) -> None:
         """Until the next look is due or a first job rings; never more looks than their share."""

@@ -36,7 +36,9 @@ class Readings:
             yield Reading(metrics.PROMISED, pool.profile.sla_seconds, (name,))
             yield Reading(metrics.PROMISED_SHARE, pool.profile.quantile, (name,))
             if snapshot := self._stored.get(name):
-                yield from snapshot_readings.of_pool(snapshot, time.time())
+                yield from snapshot_readings.of_pool(
+                    snapshot, time.time(), is_elsewhere=bool(pool.source)
+                )
             yield from _totals(name, self._meters[name].totals)
             if pool.kind != "spark":
                 yield from _queues(name, self._meters[name].queues)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from penstock import telemetry
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.events.envelope import encode
-from penstock.events.snapshot import PoolSnapshot
+from penstock.events.snapshot import PoolSnapshot, SourceUnread
 from penstock.events.subjects import Subjects
 from penstock.metrics.core.cadence import TICK
 from penstock.telemetry import names
@@ -28,6 +28,13 @@ class Publisher:
     async def publish(self, snapshots: Sequence[PoolSnapshot]) -> None:
         """Raises BusError when the broker did not store one of them."""
         messages = [self._message(snapshot) for snapshot in snapshots]
+        for answer in await self._bus.append_many(messages):
+            if isinstance(answer, BusError):
+                raise answer
+
+    async def publish_unread(self, unread: Sequence[SourceUnread]) -> None:
+        """Why pools have no snapshots yet, in their place; raises BusError likewise."""
+        messages = [Outgoing(self._subjects.pool_snapshot(one.pool), encode(one)) for one in unread]
         for answer in await self._bus.append_many(messages):
             if isinstance(answer, BusError):
                 raise answer

@@ -8,7 +8,7 @@ from penstock.bus.protocol import Stored
 from penstock.events.catalogue import ALL
 from penstock.events.envelope import Event, MalformedEvent
 from penstock.events.orders import HostOrder, PoolHeld, PoolReleased
-from penstock.events.snapshot import HostSnapshot, PoolSnapshot
+from penstock.events.snapshot import HostSnapshot, PoolSnapshot, SourceUnread
 from penstock.events.subjects import Subjects
 
 
@@ -41,7 +41,7 @@ def no_later(event: Event, stored: Stored) -> Event:
 
 def _places(event: Event, subjects: Subjects) -> tuple[str, ...]:
     match event:
-        case PoolSnapshot():
+        case PoolSnapshot() | SourceUnread():
             return (subjects.pool_snapshot(event.pool),)
         case HostSnapshot():
             return (subjects.host_snapshot(event.host),)

@@ -48,7 +48,9 @@ def _all_readings(console: Console) -> Iterator[Reading]:
         yield Reading(metrics.PROMISED, pool.profile.sla_seconds, (name,))
         yield Reading(metrics.PROMISED_SHARE, pool.profile.quantile, (name,))
         if name in board.pools:
-            yield from snapshot_readings.of_pool(board.pools[name], now)
+            yield from snapshot_readings.of_pool(
+                board.pools[name], now, is_elsewhere=bool(pool.source)
+            )
         if name in board.decisions:
             yield from snapshot_readings.of_decision(board.decisions[name])
     for host in board.hosts.values():

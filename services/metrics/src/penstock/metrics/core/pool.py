@@ -252,6 +252,11 @@ class PoolMeter:
             ended_by_queue=self._ended.by_queue(now),
         )
 
+    @property
+    def unread_fault(self) -> str:
+        """Why there never was a snapshot, of queues that are elsewhere; empty where there was."""
+        return ""
+
     def _worth(self, measured: float | None, configured: float, now: float) -> float | None:
         """What one worker uses, as far as that is still known."""
         used_at = self.workers.used_at

@@ -47,6 +47,7 @@ class SourceMeter(PoolMeter):
         self._workers_report_runs = False
         self._had_arrivals = False
         self._former: tuple[PoolSnapshot, float] | None = None
+        self._was_measured = False
 
     # --- taking in -------------------------------------------------------------------------------
     def see_source(
@@ -115,6 +116,7 @@ class SourceMeter(PoolMeter):
         if service is not None and service.count <= _SET_COUNT:
             last = msgspec.structs.replace(last, service=None)
         super().remember(last, now, silent_seconds)
+        self._was_measured = True
         if last.source == self.source and last.queues == tuple(q.name for q in self.source_queues):
             self._former = last, now - max(silent_seconds, 0.0)
 
@@ -139,6 +141,11 @@ class SourceMeter(PoolMeter):
             cap=self._cap,
             service=service,
         )
+
+    @property
+    def unread_fault(self) -> str:
+        # What was measured before holds the run times and the budget: it stays the last snapshot.
+        return "" if self._was_measured or self._looks() is not None else self._fault
 
     @property
     def _cap(self) -> int | None:

@@ -105,6 +105,10 @@ class StreamMeter(PoolMeter):
             worker_memory_bytes=None,
         )
 
+    @property
+    def unread_fault(self) -> str:
+        return "" if self._looks() is not None else next(self._faults(), "")
+
     def _faults(self) -> Iterator[str]:
         return (query.fault for query in self.source_queues if query.fault)
 
