@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
+MOST_MINUTES = 5
+"""A test that says it takes longer (``@pytest.mark.long(minutes=60)``) is in no part."""
+
 
 def add_options(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -27,9 +30,16 @@ def keep_part(config: pytest.Config, items: list[pytest.Item]) -> None:
     one_in: int = config.getoption("--one-in")
     if one_in == 1:
         return
-    kept = sample([item.nodeid for item in items], one_in, config.getoption("--sample-seed"))
+    nodeids = [item.nodeid for item in items if minutes(item) <= MOST_MINUTES]
+    kept = sample(nodeids, one_in, config.getoption("--sample-seed"))
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
     items[:] = [item for item in items if item.nodeid in kept]
+
+
+def minutes(item: pytest.Item) -> float:
+    """How long a test says that it takes; 0 where it does not say."""
+    mark = item.get_closest_marker("long")
+    return float(mark.kwargs.get("minutes", 0)) if mark else 0.0
 
 
 def sample(nodeids: Sequence[str], one_in: int, seed: str) -> set[str]:

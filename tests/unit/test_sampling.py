@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.sampling import sample
+import pytest
+from tests.sampling import MOST_MINUTES, minutes, sample
 
 FORGED = [f"tests/integration/test_forged.py::test_flood[{number}]" for number in range(9)]
 KILLED = ["tests/integration/pipeline/test_pipeline_killed.py::test_kills"]
@@ -21,3 +22,11 @@ def test_it_is_the_same_for_the_same_seed_and_all_comes_in_turn() -> None:
 
 def test_one_in_one_is_all() -> None:
     assert sample(FORGED, 1, "1") == set(FORGED)
+
+
+def test_how_long_a_test_takes_stands_in_its_mark(request: pytest.FixtureRequest) -> None:
+    assert minutes(request.node) == 0
+    request.node.add_marker(pytest.mark.long)
+    assert minutes(request.node) == 0
+    request.node.add_marker(pytest.mark.long(minutes=60), append=False)
+    assert minutes(request.node) == 60 > MOST_MINUTES
