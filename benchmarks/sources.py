@@ -57,7 +57,7 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
             worker=(*worker, *quiet, "-n", f"{{name}}@{marker}"),
             environment=env,
             url=broker.url,
-            look_url=broker.look_url,
+            look_url=broker.amqp_url if options.amqp else broker.look_url,
             folder=folder,
             peak=load.peak,
             most=2 * load.peak,
@@ -176,6 +176,11 @@ def main() -> None:
     parser.add_argument("--trace", action="append", choices=RECORDED, help="only these")
     parser.add_argument("--scaler", action="append", choices=[one.name for one in SCALERS])
     parser.add_argument("--broker", choices=BROKERS, default="redis")
+    parser.add_argument(
+        "--amqp",
+        action="store_true",
+        help="Penstock looks at RabbitMQ over AMQP, by the strategy backlog_only",
+    )
     parser.add_argument("--broker-url", default="", help="of a running one; else one is started")
     parser.add_argument("--seconds", type=float, default=75.0, help="of one trace")
     parser.add_argument("--tail", type=float, default=25.0, help="longer than the promise")

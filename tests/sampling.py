@@ -18,7 +18,7 @@ def add_options(parser: pytest.Parser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="run one test in N of each file, at least one (see --sample-seed)",
+        help="run about one test in N of each file (see --sample-seed)",
     )
     parser.addoption(
         "--sample-seed", default="1", metavar="SEED", help="which tests --one-in chooses"
@@ -43,12 +43,13 @@ def minutes(item: pytest.Item) -> float:
 
 
 def sample(nodeids: Sequence[str], one_in: int, seed: str) -> set[str]:
-    """One test in ``one_in`` of each file, rounded up."""
+    """One test in ``one_in`` of each file; of a rest, one with the chance that is due to it."""
     by_file: dict[str, list[str]] = defaultdict(list)
     for nodeid in nodeids:
         by_file[nodeid.partition("::")[0]].append(nodeid)
-    return {
-        nodeid
-        for file, tests in by_file.items()
-        for nodeid in random.Random(f"{seed} {file}").sample(tests, -(-len(tests) // one_in))
-    }
+    kept: set[str] = set()
+    for file, tests in by_file.items():
+        chance = random.Random(f"{seed} {file}")
+        count, rest = divmod(len(tests), one_in)
+        kept.update(chance.sample(tests, count + (chance.random() < rest / one_in)))
+    return kept
