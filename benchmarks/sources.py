@@ -50,7 +50,7 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
     with temporary_dir() as folder, _broker(options, folder) as broker:
         oracle, marker = folder / "oracle", f"bench-{os.getpid()}-{time.monotonic_ns()}"
         env = {"SOURCES_URL": broker.url, "SOURCES_ORACLE": str(oracle), "PYTHONPATH": str(APPS)}
-        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
+        quiet = ("--without-gossip", "--without-mingle", "-l", "INFO")
         worker = [str(programs / "celery"), "-A", "source_app", "worker", "-Q", QUEUE]
         worker += ["-P", "solo", "-c", "1", "--prefetch-multiplier=1"]
         setting = Setting(
