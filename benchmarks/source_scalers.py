@@ -18,6 +18,7 @@ import msgspec
 from penstock.runtime import children
 from penstock.runtime.broker import Broker
 from penstock.runtime.children import Child
+from source_brokers import STATISTICS_SECONDS
 
 _POLL_SECONDS, _HPA_SECONDS, _STABLE_SECONDS, _COOLDOWN_SECONDS = 30.0, 15.0, 300.0, 300.0
 _GRACE_SECONDS, _LENGTH, _TOLERANCE, _PODS_A_STEP = 30.0, 5, 0.1, 4
@@ -226,6 +227,8 @@ class Penstock:
             file.touch(0o600)
             file.write_text(urlsplit(setting.url).password or "guest", "utf-8")
             secret = f"secret_file = {_text(str(file))}"
+            if not url.startswith("amqp"):
+                secret += f"\noptions.statistics_seconds = {STATISTICS_SECONDS}"
         drain = _DRAIN_SECONDS / setting.factor
         return "\n".join(
             (
@@ -236,6 +239,7 @@ class Penstock:
                 "[pools.bench]",
                 'source = "bench"\nqueues = ["bench"]\npreset = "celery"',
                 f"sla_seconds = {setting.promise_seconds}\nquantile = 0.99",
+                *(['strategy = "backlog_only"'] if url.startswith("amqp") else ()),
                 f"min_workers = 0\nmax_workers = {setting.most}",
                 f"runtime_seconds = {setting.mean_seconds}",
                 "cpu_cores = 0.02\nmemory_bytes = 64_000_000",

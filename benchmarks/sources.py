@@ -50,14 +50,14 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
     with temporary_dir() as folder, _broker(options, folder) as broker:
         oracle, marker = folder / "oracle", f"bench-{os.getpid()}-{time.monotonic_ns()}"
         env = {"SOURCES_URL": broker.url, "SOURCES_ORACLE": str(oracle), "PYTHONPATH": str(APPS)}
-        quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "INFO")
+        quiet = ("--without-gossip", "--without-mingle", "-l", "INFO")
         worker = [str(programs / "celery"), "-A", "source_app", "worker", "-Q", QUEUE]
         worker += ["-P", "solo", "-c", "1", "--prefetch-multiplier=1"]
         setting = Setting(
             worker=(*worker, *quiet, "-n", f"{{name}}@{marker}"),
             environment=env,
             url=broker.url,
-            look_url=broker.look_url,
+            look_url=broker.amqp_url if options.amqp else broker.look_url,
             folder=folder,
             peak=load.peak,
             most=2 * load.peak,
@@ -176,6 +176,11 @@ def main() -> None:
     parser.add_argument("--trace", action="append", choices=RECORDED, help="only these")
     parser.add_argument("--scaler", action="append", choices=[one.name for one in SCALERS])
     parser.add_argument("--broker", choices=BROKERS, default="redis")
+    parser.add_argument(
+        "--amqp",
+        action="store_true",
+        help="Penstock looks at RabbitMQ over AMQP, by the strategy backlog_only",
+    )
     parser.add_argument("--broker-url", default="", help="of a running one; else one is started")
     parser.add_argument("--seconds", type=float, default=75.0, help="of one trace")
     parser.add_argument("--tail", type=float, default=25.0, help="longer than the promise")

@@ -117,7 +117,7 @@ def shop(request, tmp_path: Path) -> Iterator[Shop]:
             yield Shop(programs, rabbit.url, table, tmp_path)
 
 
-@pytest.mark.parametrize("ends", [8, pytest.param(1_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("ends", [8, pytest.param(1_000, marks=pytest.mark.long(minutes=60))])
 async def test_celery_loses_no_message_by_scaling_in(
     settings: MakeSettings, shop: Shop, ends: int
 ) -> None:

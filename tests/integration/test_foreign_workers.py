@@ -226,9 +226,9 @@ async def test_what_a_killed_process_leaves_behind_has_its_time_and_then_ends(
         host.start()
         await host.command({"shop": 1})
         [ready] = await host.seen(WorkerReady)
-        [child] = psutil.Process(ready.pid).children()
         work.send(name="stuck")
-        await eventually(lambda: work.logged("start"))
+        await eventually(lambda: work.logged("start"), 20)
+        [child] = psutil.Process(ready.pid).children()
         os.kill(ready.pid, signal.SIGKILL)
         await host.seen(WorkerReady, 2)
         assert child.is_running(), "it may finish its message"

@@ -215,6 +215,12 @@ def test_a_preset_brings_what_the_pool_leaves_out(name: Any) -> None:
         ),
         ("celery", "worker -c 1 -n {worker} -l INFO --prefetch-multiplier=1 -D", 1, "--detach"),
         ("celery", "worker -c 1 -n {worker} -l INFO --prefetch-multiplier=1 -B", 1, "--beat"),
+        (
+            "celery",
+            "worker -c 1 -n {worker} -l INFO --prefetch-multiplier=1 -P solo --without-heartbeat",
+            1,
+            "none for 10 s",
+        ),
         ("rq", "worker --burst high", 1, "--burst ends"),
         ("rq", "worker --name one high", 1, "second worker of one name"),
         ("rq", "worker high", 4, "one job at a time"),

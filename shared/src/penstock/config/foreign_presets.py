@@ -128,6 +128,11 @@ def _celery(flags: Flags, usage: Usage) -> Iterator[str]:
         yield "--detach leaves a process that counts as ended: remove it"
     if flags.has("-B", "--beat"):
         yield "--beat schedules periodic tasks once in each worker: run one beat by itself"
+    if flags.value("-P", "--pool") == "solo" and flags.has("--without-heartbeat"):
+        yield (
+            "on RabbitMQ a worker of '--pool solo' without heartbeats, that starts while messages "
+            "wait, takes some and then none for 10 s: remove '--without-heartbeat'"
+        )
 
 
 def _rq(flags: Flags, usage: Usage) -> Iterator[str]:

@@ -77,7 +77,7 @@ async def test_what_never_happened_is_tested_over_the_whole_event_log(
 async def test_a_rule_is_made_changed_switched_and_removed(ada: httpx.AsyncClient) -> None:
     made = await call(ada, "POST", "/alerts/rules", 201, RULE)
     assert made["backtest"]["summary"] == ("No events are recorded: the past is not known.")
-    await call(ada, "POST", "/alerts/rules", 400, RULE)
+    await call(ada, "POST", "/alerts/rules", 409, RULE)
     tag = (await ada.get("/api/v1/alerts/rules/lost")).headers["etag"]
     changed = {**RULE, "for_seconds": 30}
     await call(ada, "PUT", "/alerts/rules/lost", 412, changed, **{"if-match": '"99"'})
@@ -126,6 +126,7 @@ async def test_the_audit_log_says_what_was_changed(site: Site, ada: httpx.AsyncC
         ({"channels": ["nowhere"]}, "there is no channel 'nowhere'"),
         ({"held_back_by": ["nothing"]}, "there is no rule 'nothing'"),
         ({"condition": {"kind": "expression", "text": "1 +"}}, "expected a number"),
+        ({"group_by": ["pol"]}, "no alert has a label 'pol'"),
         ({"condition": {"kind": "what"}}, "Invalid value 'what'"),
         ({"for_seconds": -1}, ">= 0"),
         ({"colour": "red"}, "unknown field"),
@@ -161,7 +162,8 @@ async def test_a_channel_never_shows_its_secrets(ada: httpx.AsyncClient) -> None
         assert "status 500" in problem["detail"]
     assert receiver.requests[1][0]["penstock-signature"]
     await call(ada, "POST", "/alerts/rules", 201, {**RULE, "channels": ["hook"]})
-    await call(ada, "DELETE", "/alerts/channels/hook", 400)
+    await call(ada, "POST", "/alerts/channels", 409, entered)
+    await call(ada, "DELETE", "/alerts/channels/hook", 409)
     await call(ada, "DELETE", "/alerts/rules/lost", 204)
     await call(ada, "DELETE", "/alerts/channels/hook", 204)
 
@@ -283,6 +285,10 @@ async def test_times_of_silences_are_as_elsewhere_and_unknown_fields_name_the_kn
     wrong = await call(ada, "POST", "/silences", 400, {**entered, "until": at})
     known = "known are matchers, reason, seconds, begins, every_seconds"
     assert known in wrong["errors"][0]["detail"]
+    matchers = [{"label": "pol", "glob": "*"}]
+    for path in ("/silences", "/silences/preview"):
+        wrong = await call(ada, "POST", path, 400, {**entered, "matchers": matchers})
+        assert "no alert has a label 'pol'; there are component," in wrong["detail"]
     matchers = [{"label": "pool", "value": "*"}]
     wrong = await call(ada, "POST", "/silences", 400, {**entered, "matchers": matchers})
     assert "known are label, glob" in wrong["errors"][0]["detail"]

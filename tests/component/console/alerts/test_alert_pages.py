@@ -143,7 +143,7 @@ async def test_a_rule_of_each_kind_is_made_by_its_form(ada: httpx.AsyncClient, k
     assert "The rule is made." in await page(ada, leads_to)
     made = await call(ada, "GET", f"/alerts/rules/my-{kind}-1", 200)
     assert made["condition"]["kind"] == kind
-    assert await send(ada, "/alerts/new-rule", {**fields, "do": "save"}, 400)
+    assert await send(ada, "/alerts/new-rule", {**fields, "do": "save"}, 409)
 
 
 def test_each_kind_and_field_of_a_rule_has_words() -> None:

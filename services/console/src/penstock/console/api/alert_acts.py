@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 from litestar import Request
+from litestar.exceptions import HTTPException, ValidationException
 from litestar.handlers import HTTPRouteHandler
 
+from penstock.console.core.alerts.rules import LABELS
 from penstock.console.web import acting
 from penstock.console.web.access import PRINCIPAL
 from penstock.console.web.scopes import Scope
@@ -32,6 +34,27 @@ def actor(request: Request[Any, Any, Any]) -> str:
     """The name of the caller."""
     principal = request.scope["state"].get(PRINCIPAL)
     return principal.name[:100] if principal else "unknown"
+
+
+def conflict(detail: str) -> HTTPException:
+    """The answer to an act that what is there does not allow."""
+    return HTTPException(detail, status_code=409)
+
+
+def check_labels(names: Iterable[str], where: str) -> None:
+    """Refuses labels that no alert has.
+
+    Args:
+        names: of the labels.
+        where: field that they stand in.
+
+    Raises:
+        ValidationException: one is not of :data:`LABELS`.
+    """
+    for name in names:
+        if name not in LABELS:
+            detail = f"{where}: no alert has a label {name!r}; there are {', '.join(LABELS)}"
+            raise ValidationException(detail)
 
 
 def note(

@@ -11,7 +11,7 @@ from litestar.params import FromPath, JSONBody
 
 from penstock.bus.protocol import BusError, WrongSequence
 from penstock.console.alerts.book import MOST_RULES
-from penstock.console.api.alert_acts import act, actor, note
+from penstock.console.api.alert_acts import act, actor, check_labels, conflict, note
 from penstock.console.api.endpoint import Listing, Routes, read, whole
 from penstock.console.computing.commands import TooManyComputations
 from penstock.console.core.alerts.backtest import Backtest
@@ -57,7 +57,8 @@ async def save_rule(
         expected: version that the caller has seen; None: whatever it is.
 
     Raises:
-        ValidationException: a channel or rule that it names is not there, or there are too many.
+        ValidationException: a channel, rule or label that it names is not there, or there are
+            too many.
         HTTPException: status 412: it was changed meanwhile.
     """
     book = console.alerts.book
@@ -66,6 +67,7 @@ async def save_rule(
         raise ValidationException(f"there is no channel {missing[0]!r}; make it first")
     if missing := sorted(set(rule.held_back_by) - book.rules.keys()):
         raise ValidationException(f"held_back_by: there is no rule {missing[0]!r}")
+    check_labels(rule.group_by, "group_by")
     if rule.id not in book.rules and len(book.rules) >= MOST_RULES:
         raise ValidationException(f"there are {MOST_RULES} rules already; remove one first")
     try:
@@ -143,7 +145,7 @@ def routes(console: Console) -> Routes:
     async def create(data: JSONBody[Rule], request: Request[Any, Any, Any]) -> RuleSaved:
         """Makes a rule; the answer says what it would have done in the last 14 days."""
         if data.id in book.rules:
-            raise ValidationException(f"there is a rule {data.id!r} already; use PUT to change it")
+            raise conflict(f"there is a rule {data.id!r} already; use PUT to change it")
         return await save_rule(console, data, request)
 
     @act("PUT", "/alerts/rules/{rule_id:str}", "alert.rule.change")

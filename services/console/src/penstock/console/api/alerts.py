@@ -12,7 +12,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 
 from penstock.console.alerts.book import MOST_SILENCES, Past
 from penstock.console.api.active_alerts import ActiveAlert, active_alert
-from penstock.console.api.alert_acts import act, actor, note
+from penstock.console.api.alert_acts import act, actor, check_labels, note
 from penstock.console.api.endpoint import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -96,7 +96,12 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def made(entered: SilenceInput, author: str, now: float) -> Silence | Window:
-    """The silence of an input."""
+    """The silence of an input.
+
+    Raises:
+        ValidationException: it would never end, or names a label that no alert has.
+    """
+    check_labels((matcher.label for matcher in entered.matchers), "matchers")
     begins = now if entered.begins is None else entered.begins
     if isinstance(begins, datetime):
         begins = begins.timestamp()
@@ -124,6 +129,7 @@ def made(entered: SilenceInput, author: str, now: float) -> Silence | Window:
 
 def preview(console: Console, entered: SilenceInput) -> Preview:
     """The active alerts that a silence would hold back."""
+    check_labels((matcher.label for matcher in entered.matchers), "matchers")
     rules = console.alerts.book.rules
     fitting = [
         one
@@ -157,7 +163,7 @@ async def add_silence(
     """Stores a silence.
 
     Raises:
-        ValidationException: it would never end, or there are too many.
+        ValidationException: see :func:`made`; or there are too many.
     """
     if len(current_silences(console)) >= MOST_SILENCES:
         raise ValidationException(f"there are {MOST_SILENCES} silences already")

@@ -64,7 +64,7 @@ TITLES = {
     405: "Another method is needed",
     410: "It is not kept any more",
     412: "It changed meanwhile",
-    409: "It changed meanwhile",
+    409: "What is there does not allow this",
     413: "The body is too large",
     429: "Too many requests",
     500: "The console failed",

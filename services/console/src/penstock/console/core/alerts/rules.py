@@ -16,6 +16,10 @@ Glob = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=31 * 86_400)]
 Severity = Literal["page", "warn", "note"]
 MOST_CHANNELS, MOST_LEVELS, MOST_MATCHERS = 10, 5, 10
+LABELS = (
+    "component", "fingerprint", "function", "host", "kind", "pool", "rule", "severity", "worker"
+)  # fmt: skip
+"""Labels of alerts; all have ``rule``, ``kind`` and ``severity``."""
 
 
 class Condition(
