@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 SCHEMES = ("redis", "rediss")
 Command = tuple[str | bytes | int, ...]
-_MOST_COMMANDS = 2_000
+_MOST_COMMANDS = 500
 """Of one transaction: the server does nothing else meanwhile."""
-_MOST_BYTES = 64_000_000
-"""Of the answers to one transaction: redis-py takes any size, and messages may be large."""
+_MOST_BYTES = 16_000_000
+"""Of the answers to one transaction: redis-py takes any size, in memory up to four times."""
 _SCANNED_AT_ONCE = 1_000
 _MOST_SCANS = 2_000
 """Two million keys; a larger database is not searched for queues twice a minute."""
