@@ -107,3 +107,17 @@ async def test_an_answer_without_end_is_given_up_before_its_time(kind: str, secr
         fault = await shown_after(hostile.table(port, secret))
     assert fault
     assert "no answer within" not in fault
+
+
+async def test_no_kind_follows_a_redirect(secret: Path) -> None:
+    asked: list[bytes] = []
+
+    def answer(received: bytes) -> bytes:
+        asked.append(received)
+        return b"HTTP/1.1 307 X\r\nContent-Length: 0\r\nLocation: /elsewhere\r\n\r\n"
+
+    async with serving(answer) as port:
+        for kind in ("http", "prometheus", "management", "sqs"):
+            assert "307" in await shown_after(KINDS[kind].table(port, secret))
+    assert len(asked) == 4
+    assert not any(b"/elsewhere" in request for request in asked)
