@@ -32,5 +32,9 @@ def test_secrets_are_hidden_and_the_rest_is_one_line(text: str, secret: str, lin
     assert shown(text, secret).startswith(line)
 
 
+def test_a_secret_that_is_a_part_of_another_leaves_none_of_it() -> None:
+    assert shown("ab abcd abc pass-word", "abc", "abcd", "pass word") == "ab *** *** ***-***"
+
+
 def test_an_error_without_text_is_named() -> None:
     assert shown(TimeoutError()) == "no reason given (TimeoutError)"

@@ -30,7 +30,7 @@ class BoundedReader:
         self.refusal = ""
 
     def begin(self) -> None:
-        """Another look begins."""
+        """Something else is asked."""
         self._bytes_left = self._most_bytes
 
     def at_eof(self) -> bool:

@@ -38,7 +38,7 @@ class CommandSource:
     def __init__(self, settings: SourceSettings) -> None:
         self._command, self._secret = settings.command, settings.secret
         # A program may report what it was given.
-        self._hidden = " ".join([settings.secret, *_passwords(settings.command)])
+        self._hidden = (settings.secret, *_passwords(settings.command))
         self._process: asyncio.subprocess.Process | None = None
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
@@ -82,7 +82,7 @@ class CommandSource:
         finally:
             await self.close()
         if status:
-            reason = shown(errors.decode("utf-8", "replace"), self._hidden, end=True)
+            reason = shown(errors.decode("utf-8", "replace"), *self._hidden, end=True)
             raise SourceAway(f"{self._command[0]} exited with {status}: {reason[-_MOST_REASON:]}")
         return output
 
@@ -117,7 +117,7 @@ class CommandSource:
         if figures is None:
             return SourceFault("the program named no figures of it")
         if "error" in figures:
-            return SourceFault(shown(figures["error"], self._hidden))
+            return SourceFault(shown(figures["error"], *self._hidden))
         return look_of(figures)
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from yarl import URL
 
 _AMQP_SCHEMES = ("amqp", "amqps")
-_MOST_BYTES = 4_000_000
-"""Of a look's answers, which have some forty bytes a queue; aiormq takes frames of any size."""
+_MOST_BYTES = 1_000_000
+"""Of what comes for one queue, some forty bytes; aiormq takes frames of any size."""
 
 
 class AmqpSource:
@@ -45,7 +45,6 @@ class AmqpSource:
         self._transport = _Transport()
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
-        self._transport.begin()
         try:
             self._connecting = self._connecting or asyncio.ensure_future(self._connect())
             connection = await asyncio.shield(self._connecting)
@@ -69,6 +68,7 @@ class AmqpSource:
                 await connecting.result().close()
 
     async def _look(self, connection: AbstractConnection, queue: str) -> SourceLook | SourceFault:
+        self._transport.begin()
         if self._channel is None:
             self._channel = await connection.channel(publisher_confirms=False)
         try:
@@ -107,7 +107,7 @@ class AmqpSource:
 
 
 class _Transport:
-    """Makes connections as aiormq does, of which no more is read than a look may need."""
+    """Makes connections as aiormq does, of which no more is read than a queue may need."""
 
     def __init__(self) -> None:
         self._reader: BoundedReader | None = None
@@ -118,7 +118,7 @@ class _Transport:
         return self._reader.refusal if self._reader else ""
 
     def begin(self) -> None:
-        """Another look begins."""
+        """Another queue is looked at."""
         if self._reader:
             self._reader.begin()
 

@@ -53,7 +53,8 @@ class SqsSource:
 
             from penstock.metrics.sources.sqs_session import BoundedSession  # noqa: PLC0415
         self._errors = exceptions
-        self._secrets, self._hidden = _keys(settings), settings.secret
+        self._secrets = _keys(settings)
+        self._hidden: tuple[str, ...] = (settings.secret,)
         self._session = get_session()
         self._is_loaded = False
         self._opening: dict[str, Any] = {
@@ -81,7 +82,7 @@ class SqsSource:
             client = self._client or await self._open()
             return {queue: await self._look(client, queue) for queue in queues}
         except (self._errors.BotoCoreError, self._errors.ClientError, OSError) as error:
-            raise SourceAway(shown(error, self._hidden)) from error
+            raise SourceAway(shown(error, *self._hidden)) from error
         except Exception as error:  # whatever parsing raises of what is no answer
             raise SourceAway(f"expected an answer of SQS: {type(error).__name__}") from error
 
@@ -99,7 +100,7 @@ class SqsSource:
         self._client, self._context = await context.__aenter__(), context
         if credentials := await self._session.get_credentials():  # the environment's, too
             keys = await credentials.get_frozen_credentials()
-            self._hidden = " ".join(filter(None, keys[:3]))
+            self._hidden = tuple(filter(None, keys[:3]))
         return self._client
 
     async def _look(self, client: Any, queue: str) -> SourceLook | SourceFault:
@@ -111,7 +112,7 @@ class SqsSource:
             if not any(refusal in error.response["Error"]["Code"] for refusal in _REFUSALS):
                 raise
             self._believed.pop(queue, None)
-            return SourceFault(f"queue {queue!r}: {shown(error, self._hidden)}")
+            return SourceFault(f"queue {queue!r}: {shown(error, *self._hidden)}")
         try:
             counted = msgspec.convert(answer.get("Attributes"), _Attributes, strict=False)
         except msgspec.ValidationError as error:
