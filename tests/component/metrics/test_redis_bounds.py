@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.config.sources import SourceTable
+from penstock.metrics.sources.bounded_reader import BoundedReader
 from penstock.metrics.sources.registry import open_source
 from penstock.metrics.sources.source import SourceAway
 
@@ -40,6 +41,26 @@ async def endless() -> AsyncIterator[int]:
 async def test_an_answer_without_end_is_not_read(endless: int) -> None:
     table = SourceTable(kind="celery", url=f"redis://127.0.0.1:{endless}")
     source = open_source("shop", table)
-    with pytest.raises(SourceAway, match="answered with more than 64000000 bytes"):
+    with pytest.raises(SourceAway, match="answered with more than 16000000 bytes"):
         await source.look(["mail"])
     await source.close()
+
+
+async def test_small_parts_count_more_than_their_bytes_and_leave_others_their_turn() -> None:
+    stream = asyncio.StreamReader()
+    stream.feed_data(b":1\r\n" * 10_000)
+    reader, turns = BoundedReader(stream, 3_000_000), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task, lines = asyncio.create_task(other()), 0
+    with pytest.raises(SourceAway, match="more than 3000000 bytes"):
+        while await reader.readline():
+            lines += 1
+    assert 5_000 < lines < 6_000
+    assert turns >= 5
+    task.cancel()

@@ -51,7 +51,7 @@ async def failing_hooks(bus: Bus, settings: Settings) -> tuple[HookFacts, ...]:
                 waiting=len(position.waiting),
                 failing_since=min((one.since for one in position.waiting.values()), default=None),
                 dropped_at=position.dropped_at if was_dropped else None,
-                error=masked(position.error[:MOST_ERROR]),
+                error=masked(position.error)[:MOST_ERROR],
             )
             failing.append(hook)
     return tuple(failing)

@@ -112,8 +112,9 @@ def source_of(pages: Pages, path: str = "", **more: Any) -> QueueSource:
         (200, {}, b"<html>", "expected JSON"),
         (200, {}, b"[" * 100_000, "expected JSON"),
         (200, {}, b"1" * 5_000_000, "more than 4000000 bytes"),
+        (200, {}, b"[%b0]" % (b"{}," * 200_001), "more than 200000 lists and tables"),
     ],
-    ids=["redirect", "refused", "page", "deep", "large"],
+    ids=["redirect", "refused", "page", "deep", "large", "lists"],
 )
 async def test_an_answer_that_is_none_is_an_error(pages, status, headers, body, text) -> None:
     pages.answer = lambda _: (status, headers, body)

@@ -69,7 +69,7 @@ async def authenticating(reader: asyncio.StreamReader, writer: asyncio.StreamWri
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "more than 16000000 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "more than 4000000 bytes"),
         (b"\x00\x00\x00\x04\x00\x00\x00\x63", "not of Kafka"),
         (b"\x00\x00\x00\x0a\x00\x00\x00\x63\x00\x00\x00\x00\x00\x00", "another request"),
         (b"\x00\x00\x00\xff", "closed the connection"),

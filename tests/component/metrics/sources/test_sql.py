@@ -134,6 +134,21 @@ async def test_the_server_ends_a_query_that_takes_too_long(system) -> None:
     await source.close()
 
 
+async def test_rows_without_end_are_given_up(system) -> None:
+    rows = "select 1 as waiting from generate_series(1, 3000000) where %(queue)s <> ''"
+    source = system.open(rows, timeout_seconds=60)
+    with pytest.raises(SourceAway, match="more than 8000000 bytes"):
+        await source.look(["mail"])
+    await source.close()
+
+
+async def test_ten_thousand_long_names_are_read(system) -> None:
+    system.write("insert into queues select repeat('m', 190) || n from generate_series(1, 9999) n")
+    source = system.open()
+    assert len(await source.names("m*")) == 10_000
+    await source.close()
+
+
 @pytest.mark.parametrize(
     ("query", "text"),
     [

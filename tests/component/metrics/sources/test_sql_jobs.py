@@ -18,6 +18,7 @@ from tests.postgres import postgres
 
 from penstock.config.sources import SourceTable
 from penstock.events.envelope import utc_now
+from penstock.metrics.core.sources.look import checked
 from penstock.metrics.sources import QueueSource, SourceFault, SourceLook
 from penstock.metrics.sources.registry import open_source
 from penstock.testing.sources import SourceContract
@@ -385,3 +386,28 @@ async def test_names_of_pgmq_are_quoted_and_their_tables_are_in_lower_case(serve
     assert len(await source.names("bulk_*")) == 150
     assert await source.names("bulk%*") == []
     await source.close()
+
+
+# --- times that senders invented ----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        (Procrastinate, "procrastinate_jobs set scheduled_at"),
+        (Oban, "oban_jobs set scheduled_at"),
+        (River, "river_job set scheduled_at"),
+        (Pgmq, "pgmq.q_mail set vt"),
+    ],
+)
+async def test_an_impossible_time_hides_no_queue(server, kind, column) -> None:
+    system = kind(server)
+    await system.put(2)
+    source = system.open()
+    ages = {"-infinity": None, "4713-01-01 BC": None, "infinity": 0.0, "20000-01-01": 0.0}
+    for time, age in ages.items():
+        system.write(f"update {column} = '{time}'")
+        figures = checked(await look(source))
+        assert isinstance(figures, SourceLook), figures
+        assert (figures.waiting + figures.delayed, figures.oldest_seconds) == (2, age)
+    await source.close()
+    if isinstance(system, Procrastinate):
+        system.close()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from penstock.config.load import ConfigError
-from penstock.config.masking import masked
 from penstock.config.source_patterns import is_pattern
 from penstock.config.sources import SourceTable
 from penstock.metrics.core.queue import Queue
@@ -17,6 +16,7 @@ from penstock.metrics.core.sketches import BadSketch
 from penstock.metrics.core.sources.look import AnyLook, SourceFault, checked
 from penstock.metrics.patterns import QueuePatterns
 from penstock.metrics.sources.registry import open_source
+from penstock.metrics.sources.shown import shown
 from penstock.metrics.sources.source import QueueSource, SourceAway
 from penstock.runtime.service import Service
 
@@ -127,7 +127,7 @@ class SourceLooker:
             many = max(len(queues) / _QUEUES_IN_TIME, 1.0)
             async with asyncio.timeout(self._table.timeout_seconds * many):
                 reported = await source.look(queues) if queues else {}
-                looks = {queue: checked(reported.get(queue, _UNNAMED)) for queue in queues}
+                looks = {queue: _safe(reported.get(queue, _UNNAMED)) for queue in queues}
                 await self._patterns.read_again(source, looks, now)
             sums, faults = self._patterns.sums(looks, now)
             return {**{queue: looks[queue] for queue in self._named}, **sums}, faults
@@ -138,8 +138,7 @@ class SourceLooker:
         except Exception as error:  # of a source that is not ours
             reason = f"{type(error).__name__}: {error}"
         await self.close()
-        shown: str = masked(reason)[:300]
-        raise _Failed(shown)
+        raise _Failed(shown(reason))
 
     async def close(self) -> None:
         """Closes the connection, where there is one."""
@@ -179,6 +178,12 @@ class _Failed(Exception):
 
 
 _UNNAMED = SourceFault("the source did not name it")
+
+
+def _safe(look: AnyLook | SourceFault) -> AnyLook | SourceFault:
+    """What can be; a fault's text is made fit to be shown, whichever package the source is of."""
+    look = checked(look)
+    return SourceFault(shown(look.text)) if isinstance(look, SourceFault) else look
 
 
 def _is_new(text: str, logged: Set[str]) -> bool:

@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from penstock.config.masking import masked
 from penstock.metrics.core.sources.look import SourceFault, SourceLook
 from penstock.metrics.sources.reported import look_of
+from penstock.metrics.sources.shown import shown
 from penstock.metrics.sources.source import Kind, SourceAway, SourceSettings
 
 _MOST_BYTES = 1_000_000
-_MOST_ERROR_BYTES = 2_000
+_MOST_REASON = 200
+"""Characters of what a program wrote last; its name stands before them."""
 _END_SECONDS = 1.0
 """A program that was killed is waited for so long."""
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
@@ -35,6 +37,8 @@ class CommandSource:
 
     def __init__(self, settings: SourceSettings) -> None:
         self._command, self._secret = settings.command, settings.secret
+        # A program may report what it was given.
+        self._hidden = (settings.secret, *_passwords(settings.command))
         self._process: asyncio.subprocess.Process | None = None
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
@@ -44,7 +48,7 @@ class CommandSource:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             text = f"expected JSON, figures by queue, from {self._command[0]}: {error}"
             raise SourceAway(text) from error
-        return {queue: _look(answer.get(queue)) for queue in queues}
+        return {queue: self._look(answer.get(queue)) for queue in queues}
 
     async def close(self) -> None:
         if self._process is not None:
@@ -78,8 +82,8 @@ class CommandSource:
         finally:
             await self.close()
         if status:
-            reason = errors[-_MOST_ERROR_BYTES:].decode("utf-8", "replace").strip()
-            raise SourceAway(f"{self._command[0]} exited with {status}: {self._safe(reason)}")
+            reason = shown(errors.decode("utf-8", "replace"), *self._hidden, end=True)
+            raise SourceAway(f"{self._command[0]} exited with {status}: {reason[-_MOST_REASON:]}")
         return output
 
     async def _talk(
@@ -109,9 +113,12 @@ class CommandSource:
                 raise SourceAway(f"{self._command[0]} wrote more than {_MOST_BYTES} bytes")
         return b"".join(parts)
 
-    def _safe(self, text: str) -> str:
-        shown: str = masked(text)
-        return shown.replace(self._secret, "***") if self._secret else shown
+    def _look(self, figures: Mapping[str, Any] | None) -> SourceLook | SourceFault:
+        if figures is None:
+            return SourceFault("the program named no figures of it")
+        if "error" in figures:
+            return SourceFault(shown(figures["error"], *self._hidden))
+        return look_of(figures)
 
 
 async def _drain(stream: asyncio.StreamReader | None) -> None:
@@ -119,12 +126,12 @@ async def _drain(stream: asyncio.StreamReader | None) -> None:
         pass
 
 
-def _look(figures: Mapping[str, Any] | None) -> SourceLook | SourceFault:
-    if figures is None:
-        return SourceFault("the program named no figures of it")
-    if "error" in figures:
-        return SourceFault(str(figures["error"])[:300])
-    return look_of(figures)
+def _passwords(command: Sequence[str]) -> Iterator[str]:
+    """Of the addresses among its arguments."""
+    for argument in command:
+        with suppress(ValueError):
+            if password := urlsplit(argument.partition("=")[2] or argument).password:
+                yield unquote(password)
 
 
 KIND = Kind(open=CommandSource, runs_command=True)

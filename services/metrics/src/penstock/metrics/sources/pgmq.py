@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.core.sources.look import SourceFault, SourceLook, age_of
 from penstock.metrics.sources.source import Kind, SourceSettings
 from penstock.metrics.sources.sql import SCHEMES, SqlSource
 
@@ -22,7 +22,7 @@ MOST_ROWS = 100_000
 _AT_ONCE = 100
 """Queues of one statement."""
 _EXIST = b"select queue_name from pgmq.meta where queue_name = any(%(queues)s)"
-_NAMES = "select queue_name from pgmq.meta where queue_name like %(like)s"
+_NAMES = "select queue_name from pgmq.meta where queue_name like %(like)s limit %(most)s"
 _FIGURES = """
 select {name} as queue, rows.*, (
     select case when is_called then last_value else 0 end from pgmq.{sequence}
@@ -31,7 +31,8 @@ select {name} as queue, rows.*, (
            count(*) filter (where vt <= now()) as waiting,
            count(*) filter (where vt > now() and read_ct > 0) as claimed,
            count(*) filter (where vt > now() and read_ct = 0) as delayed,
-           extract(epoch from now() - min(vt) filter (where vt <= now())) as oldest_seconds
+           extract(epoch from now())
+               - extract(epoch from min(vt) filter (where vt <= now())) as oldest_seconds
     from (select vt, read_ct from pgmq.{table} limit {most}) as messages
 ) as rows
 """
@@ -81,7 +82,7 @@ def _look(row: Mapping[str, Any]) -> SourceLook:
         waiting=row["waiting"],
         claimed=row["claimed"],
         delayed=row["delayed"],
-        oldest_seconds=0.0 if oldest is None else max(float(oldest), 0.0),
+        oldest_seconds=0.0 if oldest is None else age_of(float(oldest)),
         arrived=max(row["sent"] - row["delayed"], 0) if is_whole else None,
         ended=max(row["sent"] - row["stored"], 0) if is_whole else None,
         exact=is_whole,

@@ -11,18 +11,22 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from penstock.config.extras import needed
 from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.sources.bounded_reader import BoundedReader
 from penstock.metrics.sources.rabbitmq_management import ManagementSource, RabbitOptions, login
 from penstock.metrics.sources.source import Kind, QueueSource, SourceAway, SourceSettings
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection
+    from yarl import URL
 
 _AMQP_SCHEMES = ("amqp", "amqps")
+_MOST_BYTES = 1_000_000
+"""Of what comes for one queue, some forty bytes; aiormq takes frames of any size."""
 
 
 class AmqpSource:
@@ -38,6 +42,7 @@ class AmqpSource:
             logging.getLogger(library).setLevel(logging.CRITICAL)
         self._connecting: asyncio.Task[AbstractConnection] | None = None
         self._channel: AbstractChannel | None = None
+        self._transport = _Transport()
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
         try:
@@ -45,7 +50,12 @@ class AmqpSource:
             connection = await asyncio.shield(self._connecting)
             return {queue: await self._look(connection, queue) for queue in queues}
         except (self._pika.exceptions.AMQPError, OSError) as error:
-            raise SourceAway(self._text(error)) from error
+            text = self._transport.refusal or self._settings.shown(error)
+            raise SourceAway(text) from error
+        except SourceAway:
+            raise
+        except Exception as error:  # whatever decoding raises of what is no answer
+            raise SourceAway(f"expected AMQP 0-9-1: {type(error).__name__}") from error
 
     async def close(self) -> None:
         connecting, self._connecting, self._channel = self._connecting, None, None
@@ -58,6 +68,7 @@ class AmqpSource:
                 await connecting.result().close()
 
     async def _look(self, connection: AbstractConnection, queue: str) -> SourceLook | SourceFault:
+        self._transport.begin()
         if self._channel is None:
             self._channel = await connection.channel(publisher_confirms=False)
         try:
@@ -67,7 +78,7 @@ class AmqpSource:
             self._channel = None
             if connection.is_closed:
                 raise
-            return SourceFault(self._text(error))
+            return SourceFault(self._settings.shown(error))
         except ValueError:  # of pamqp, which takes fewer characters than RabbitMQ does
             return SourceFault(f"the AMQP client refuses the name {queue[:100]!r}")
         return SourceLook(waiting=declared.declaration_result.message_count or 0)
@@ -86,11 +97,39 @@ class AmqpSource:
             ssl=is_tls,
             timeout=settings.timeout_seconds,
             client_properties={"connection_name": "penstock-metrics"},
+            connection_class=self._bounded,
         )
 
-    def _text(self, error: Exception) -> str:
-        text, secret = str(error)[:300] or type(error).__name__, self._settings.secret
-        return text.replace(secret, "***") if secret else text
+    def _bounded(self, *args: Any, **options: Any) -> AbstractConnection:
+        connection = self._pika.Connection(*args, **options)
+        connection.kwargs["transport_factory"] = self._transport
+        return connection
+
+
+class _Transport:
+    """Makes connections as aiormq does, of which no more is read than a queue may need."""
+
+    def __init__(self) -> None:
+        self._reader: BoundedReader | None = None
+
+    @property
+    def refusal(self) -> str:
+        """Why no more is read; empty where nothing was refused."""
+        return self._reader.refusal if self._reader else ""
+
+    def begin(self) -> None:
+        """Another queue is looked at."""
+        if self._reader:
+            self._reader.begin()
+
+    async def create(self, url: URL, **options: Any) -> tuple[BoundedReader, asyncio.StreamWriter]:
+        """As aiormq's transports; called by it."""
+        from aiormq import connection as amqp  # noqa: PLC0415 - an extra
+
+        usual = amqp.TLSTransportFactory if url.scheme == "amqps" else amqp.TCPTransportFactory
+        reader, writer = await usual().create(url, **options)
+        self._reader = BoundedReader(reader, _MOST_BYTES)
+        return self._reader, writer
 
 
 def _open(settings: SourceSettings) -> QueueSource:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from penstock.config.extras import needed
 from penstock.config.source_patterns import WILDCARD
+from penstock.metrics.sources.bounded_reader import BoundedReader
 from penstock.metrics.sources.source import MOST_NAMES, SourceAway, SourceSettings
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 SCHEMES = ("redis", "rediss")
 Command = tuple[str | bytes | int, ...]
-_MOST_COMMANDS = 2_000
+_MOST_COMMANDS = 500
 """Of one transaction: the server does nothing else meanwhile."""
-_MOST_BYTES = 64_000_000
-"""Of the answers to one transaction: redis-py takes any size, and messages may be large."""
+_MOST_BYTES = 16_000_000
+"""Of the answers to one transaction: redis-py takes any size, in memory up to four times."""
 _SCANNED_AT_ONCE = 1_000
 _MOST_SCANS = 2_000
 """Two million keys; a larger database is not searched for queues twice a minute."""
@@ -45,7 +45,7 @@ class RedisClient:
         self._never = Retry(NoBackoff(), 0)  # the looker backs off itself
         self._settings = settings
         self._client: Redis | None = None
-        self._reader: _BoundedReader | None = None
+        self._reader: BoundedReader | None = None
 
     async def read(self, commands: Sequence[Command], together: int = 0) -> list[Any]:
         """Answers in the order of the commands, as the protocol has them.
@@ -117,14 +117,14 @@ class RedisClient:
     async def _read(self, commands: Sequence[Command]) -> list[Any]:
         client = self._client or self._open()
         if self._reader is not None:
-            self._reader.bytes_left = _MOST_BYTES
+            self._reader.begin()
         try:
             async with client.pipeline(transaction=True) as pipeline:
                 for command in commands:
                     pipeline.execute_command(*command)
                 answers: list[Any] = await pipeline.execute(raise_on_error=False)
         except (self._redis.RedisError, OSError) as error:
-            raise SourceAway(self._text(error)) from error
+            raise SourceAway(self._settings.shown(error)) from error
         return [self._answer(answer) for answer in answers]
 
     async def close(self) -> None:
@@ -149,50 +149,13 @@ class RedisClient:
 
     async def _on_connect(self, connection: Any) -> None:
         """As redis-py does, once answers are bounded; its parser takes the reader of then."""
-        self._reader = connection._reader = _BoundedReader(connection._reader)
+        self._reader = connection._reader = BoundedReader(connection._reader, _MOST_BYTES)
         await connection.on_connect()
 
     def _answer(self, answer: Any) -> Any:
         if isinstance(answer, self._redis.ResponseError):
-            return RefusedCommand(self._text(answer))
+            return RefusedCommand(self._settings.shown(answer))
         return answer
-
-    def _text(self, error: Exception) -> str:
-        text, secret = str(error) or type(error).__name__, self._settings.secret
-        # Before it is cut: else a part of the secret could stand at its end.
-        return (text.replace(secret, "***") if secret else text)[:300]
-
-
-class _BoundedReader:
-    """As much of a `asyncio.StreamReader` as redis-py uses."""
-
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
-        self._buffer = reader._buffer  # type: ignore[attr-defined]  # redis-py looks at it
-        self.bytes_left = _MOST_BYTES
-
-    def at_eof(self) -> bool:
-        return self._reader.at_eof()
-
-    async def read(self, most: int) -> bytes:
-        return self._counted(await self._reader.read(most))
-
-    async def readline(self) -> bytes:
-        return self._counted(await self._reader.readline())
-
-    async def readexactly(self, size: int) -> bytes:
-        if size > self.bytes_left:
-            self._refuse()
-        return self._counted(await self._reader.readexactly(size))
-
-    def _counted(self, part: bytes) -> bytes:
-        self.bytes_left -= len(part)
-        if self.bytes_left < 0:
-            self._refuse()
-        return part
-
-    def _refuse(self) -> NoReturn:
-        raise SourceAway(f"the server answered with more than {_MOST_BYTES} bytes")
 
 
 def glob(text: str, but: str = "") -> str:

@@ -16,6 +16,7 @@ _MOST_BYTES = 4_000_000
 _MOST_TRANSFERRED_BYTES = 2 * _MOST_BYTES
 """With what a chunked body has around its chunks."""
 _PART_BYTES = 65_536
+_MOST_REASON = 200
 
 
 class Requests:
@@ -28,7 +29,7 @@ class Requests:
         self._headers = {"Accept": "application/json", "User-Agent": "penstock"}
         if settings.secret:
             self._headers["Authorization"] = settings.secret
-        self._timeout_seconds = settings.timeout_seconds
+        self._settings, self._timeout_seconds = settings, settings.timeout_seconds
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"source {settings.name}")
         self._connection: BoundedConnection | None = None
 
@@ -109,7 +110,7 @@ class Requests:
             return f"gave no whole answer within {self._timeout_seconds:g} s"
         if isinstance(error, TooLarge):
             return f"cannot be read: {error}"
-        return f"cannot be reached: {str(error)[:200] or type(error).__name__}"
+        return f"cannot be reached: {self._settings.shown(error)[:_MOST_REASON]}"
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.events.stream_report import StreamReport
 from penstock.metrics.core.sources.look import AnyLook, SourceFault
+from penstock.metrics.sources.shown import shown
 
 MOST_NAMES = 10_000
 """Queues of a source that patterns can name: a look reads each of them."""
@@ -99,6 +100,10 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"SourceSettings({self.name!r})"
+
+    def shown(self, error: object) -> str:
+        """As `shown.shown`, without this source's secret."""
+        return shown(error, self.secret)
 
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

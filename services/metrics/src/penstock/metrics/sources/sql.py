@@ -32,7 +32,7 @@ class SqlOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     One with ``%(queues)s`` in its place runs once for all of them, and gives a row for each with
     its name in the column ``queue``. ``names`` gives the names of queues that are
-    ``like %(like)s``, in its first column.
+    ``like %(like)s``, in its first column; it may end with ``limit %(most)s``.
     """
 
     query: Annotated[str, Meta(min_length=1, max_length=10_000)]
@@ -51,7 +51,9 @@ class SqlSource:
         with needed("sql", f"sources.{settings.name}: PostgreSQL", "penstock-metrics"):
             import psycopg  # noqa: PLC0415 - an extra
             from psycopg.rows import dict_row  # noqa: PLC0415
-        self._psycopg, self._rows = psycopg, dict_row
+
+            from penstock.metrics.sources.sql_connection import BoundedConnection  # noqa: PLC0415
+        self._psycopg, self._rows, self._connection = psycopg, dict_row, BoundedConnection
         self._settings = settings
         self._query, self._names = query.encode(), names.encode()
         self._connecting: asyncio.Task[AsyncConnection[dict[str, Any]]] | None = None
@@ -81,8 +83,8 @@ class SqlSource:
         if not self._names:
             raise SourceAway(f"the pattern {pattern!r} needs options.names, a query of names")
         async with self.connection() as connection:
-            like = {"like": like_of(pattern)}
-            rows = await self.fetch(connection, self._names, like, MOST_NAMES + 1)
+            values = {"like": like_of(pattern), "most": MOST_NAMES + 1}
+            rows = await self.fetch(connection, self._names, values, MOST_NAMES + 1)
         return [str(next(iter(row.values()))) for row in rows or ()]
 
     async def close(self) -> None:
@@ -121,8 +123,9 @@ class SqlSource:
             # Cancelled midway a connect leaves its socket open: it goes on, `close` ends it.
             self._connecting = self._connecting or asyncio.ensure_future(self._connect())
             yield await asyncio.shield(self._connecting)
-        except (self._psycopg.Error, OSError) as error:
-            raise SourceAway(_first_line(error, self._settings.secret)) from error
+        except (self._psycopg.Error, OSError, UnicodeDecodeError) as error:
+            first_line = str(error).strip().partition("\n")[0]
+            raise SourceAway(self._settings.shown(first_line or type(error).__name__)) from error
 
     async def _connect(self) -> AsyncConnection[dict[str, Any]]:
         seconds = self._settings.timeout_seconds
@@ -131,7 +134,7 @@ class SqlSource:
             "statement_timeout": str(max(int(seconds * _TIMEOUT_SHARE * 1000), 1)),
             "idle_in_transaction_session_timeout": "10000",
         }
-        return await self._psycopg.AsyncConnection.connect(
+        return await self._connection.connect(
             self._settings.url,
             password=self._settings.secret or None,
             options=" ".join(f"-c {name}={value}" for name, value in limits.items()),
@@ -140,11 +143,6 @@ class SqlSource:
             autocommit=True,
             row_factory=self._rows,
         )
-
-
-def _first_line(error: Exception, secret: str) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].replace(secret, "***") if secret else lines[0]
 
 
 def like_of(pattern: str) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from penstock.metrics.core.sources.look import SourceFault, SourceLook
+from penstock.metrics.core.sources.look import SourceFault, SourceLook, age_of
 from penstock.metrics.sources.source import Kind, SourceSettings
 from penstock.metrics.sources.sql import SCHEMES, SqlSource
 
@@ -70,13 +70,21 @@ class JobsSource(SqlSource):
         counts = {name: row[name] for name in ("waiting", "claimed", "delayed")}
         bounded = {name: min(count, MOST_ROWS) for name, count in counts.items()}
         ended = before + recent if self._counts_ended else None
-        figures = {**row, **bounded, "ended": ended, "exact": bounded == counts}
+        oldest = row["oldest_seconds"]  # of a time that may be no time: -infinity, 4713 BC
+        figures = {
+            **row,
+            **bounded,
+            "ended": ended,
+            "exact": bounded == counts,
+            "oldest_seconds": None if oldest is None else age_of(float(oldest)),
+        }
         return super().look_of_row(queue, figures)
 
 
 _FIGURES = """
 select asked.queue, waits.waiting, runs.claimed, rests.delayed,
-       case when waits.waiting = 0 then 0 else extract(epoch from $age) end as oldest_seconds,
+       case when waits.waiting = 0 then 0
+            else extract(epoch from $now) - extract(epoch from $due) end as oldest_seconds,
        coalesce(ends.recent, 0) as recent, coalesce(ends.settled, 0) as settled, settled.mark
 from unnest(%(queues)s::text[]) as asked(queue)
 cross join settled
@@ -137,7 +145,7 @@ with recursive names as (
     select (select min(queue_name) from ${of}procrastinate_jobs where queue_name > names.name)
     from names where names.name is not null
 )
-select name from names where name like %(like)s
+select name from names where name like %(like)s limit %(most)s
 """
 PROCRASTINATE = _kind(
     _query(
@@ -148,8 +156,9 @@ PROCRASTINATE = _kind(
         runs="status = 'doing'",
         rests="status = 'todo' and scheduled_at > now()",
         first=("min(scheduled_at) as due, min(id) filter (where scheduled_at is null) as first_id"),
-        age=(
-            "now() - least(waits.due, (select min(at) from ${of}procrastinate_events "
+        now="now()",
+        due=(
+            "least(waits.due, (select min(at) from ${of}procrastinate_events "
             "where job_id = waits.first_id and type = 'deferred'))"
         ),
     ),
@@ -185,9 +194,10 @@ OBAN = _kind(
         runs="state = 'executing'",
         rests=("state in ('scheduled', 'retryable') and scheduled_at > timezone('UTC', now())"),
         first="min(scheduled_at) as due",
-        age="timezone('UTC', now()) - waits.due",
+        now="timezone('UTC', now())",
+        due="waits.due",
     ),
-    "select distinct queue from ${of}oban_jobs where queue like %(like)s",
+    "select distinct queue from ${of}oban_jobs where queue like %(like)s limit %(most)s",
 )
 
 
@@ -217,7 +227,8 @@ RIVER = _kind(
         runs="state = 'running'",
         rests="state in ('scheduled', 'retryable') and scheduled_at > now()",
         first="min(scheduled_at) as due",
-        age="now() - waits.due",
+        now="now()",
+        due="waits.due",
     ),
-    "select name from ${of}river_queue where name like %(like)s",
+    "select name from ${of}river_queue where name like %(like)s limit %(most)s",
 )

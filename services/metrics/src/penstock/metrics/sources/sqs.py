@@ -13,6 +13,7 @@ from penstock.config.extras import needed
 from penstock.config.load import ConfigError
 from penstock.metrics.core.sources.look import SourceFault, SourceLook
 from penstock.metrics.core.sources.zeros import Counts, believed
+from penstock.metrics.sources.shown import shown
 from penstock.metrics.sources.source import Kind, SourceAway, SourceSettings
 
 _REFUSALS = ("AccessDenied", "InvalidAddress", "NonExistentQueue", "QueueDoesNotExist")
@@ -49,8 +50,11 @@ class SqsSource:
             from aiobotocore.config import AioConfig  # noqa: PLC0415 - an extra
             from aiobotocore.session import get_session  # noqa: PLC0415
             from botocore import exceptions  # noqa: PLC0415
+
+            from penstock.metrics.sources.sqs_session import BoundedSession  # noqa: PLC0415
         self._errors = exceptions
         self._secrets = _keys(settings)
+        self._hidden: tuple[str, ...] = (settings.secret,)
         self._session = get_session()
         self._is_loaded = False
         self._opening: dict[str, Any] = {
@@ -64,6 +68,7 @@ class SqsSource:
                 max_pool_connections=1,
                 retries={"total_max_attempts": 1},  # the looker backs off itself
                 user_agent_extra="penstock-metrics",
+                http_session_cls=BoundedSession,
             ),
             **self._secrets,
         }
@@ -77,7 +82,9 @@ class SqsSource:
             client = self._client or await self._open()
             return {queue: await self._look(client, queue) for queue in queues}
         except (self._errors.BotoCoreError, self._errors.ClientError, OSError) as error:
-            raise SourceAway(self._text(error)) from error
+            raise SourceAway(shown(error, *self._hidden)) from error
+        except Exception as error:  # whatever parsing raises of what is no answer
+            raise SourceAway(f"expected an answer of SQS: {type(error).__name__}") from error
 
     async def close(self) -> None:
         self._client, context = None, self._context
@@ -91,6 +98,9 @@ class SqsSource:
             self._is_loaded = True
         context = self._session.create_client("sqs", **self._opening)
         self._client, self._context = await context.__aenter__(), context
+        if credentials := await self._session.get_credentials():  # the environment's, too
+            keys = await credentials.get_frozen_credentials()
+            self._hidden = tuple(filter(None, keys[:3]))
         return self._client
 
     async def _look(self, client: Any, queue: str) -> SourceLook | SourceFault:
@@ -102,7 +112,7 @@ class SqsSource:
             if not any(refusal in error.response["Error"]["Code"] for refusal in _REFUSALS):
                 raise
             self._believed.pop(queue, None)
-            return SourceFault(f"queue {queue!r}: {self._text(error)}")
+            return SourceFault(f"queue {queue!r}: {shown(error, *self._hidden)}")
         try:
             counted = msgspec.convert(answer.get("Attributes"), _Attributes, strict=False)
         except msgspec.ValidationError as error:
@@ -129,12 +139,6 @@ class SqsSource:
             epoch=counted.created,
             exact=False,
         )
-
-    def _text(self, error: Exception) -> str:
-        text = str(error) or type(error).__name__
-        for secret in self._secrets.values():
-            text = text.replace(secret, "***")
-        return text[:300]
 
 
 def _preload(loader: Any) -> None:

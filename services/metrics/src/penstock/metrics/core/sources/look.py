@@ -14,7 +14,7 @@ from penstock.events.stream_report import StreamReport
 MOST_MESSAGES = 10**12
 """A larger number is no number of messages, but a mistake of the system."""
 _MOST_SECONDS = 100 * 366 * 86_400.0
-_MOST_TEXT = 300
+_MOST_EPOCH = 300
 
 
 class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,9 +71,7 @@ class SourceFault(msgspec.Struct, frozen=True):
 
 def checked(look: AnyLook | SourceFault) -> AnyLook | SourceFault:
     """The look itself, or a fault where its figures cannot be those of a queue."""
-    if isinstance(look, SourceFault):
-        return SourceFault(look.text[:_MOST_TEXT])
-    if isinstance(look, StreamLook):
+    if isinstance(look, SourceFault | StreamLook):
         return look
     for name in ("waiting", "stuck", "claimed", "delayed", "arrived", "ended", "cap"):
         count = getattr(look, name)
@@ -87,6 +85,8 @@ def checked(look: AnyLook | SourceFault) -> AnyLook | SourceFault:
             continue
         if type(seconds) not in (int, float) or not _is_duration(seconds):
             return SourceFault(f"found {name} = {_shown(seconds)}, expected seconds, 0 or more")
+    if len(look.epoch) > _MOST_EPOCH:
+        return SourceFault(f"found epoch of {len(look.epoch)} characters, at most {_MOST_EPOCH}")
     return look
 
 

@@ -24,7 +24,10 @@ from aiokafka.protocol.api import Request
 from penstock.metrics.sources.source import SourceAway
 
 CLIENT = "penstock-metrics"
-_MOST_BYTES = 16_000_000
+_MOST_BYTES = 4_000_000
+"""Decoded, an answer takes up to twenty times as much memory."""
+_AT_ONCE_BYTES = 65_536
+"""A larger answer is decoded beside the loop, which others wait for."""
 
 
 class AnswerTooLarge(SourceAway):
@@ -128,9 +131,12 @@ class KafkaConnection:
         if size > _MOST_BYTES:
             raise AnswerTooLarge(f"{self._broker} answered with more than {_MOST_BYTES} bytes")
         frame = io.BytesIO(await self._reader.readexactly(max(size, 0)))
+
+        def decode() -> tuple[Any, Any]:
+            return body.parse_response_header(frame), body.RESPONSE_TYPE.decode(frame)
+
         try:
-            header = body.parse_response_header(frame)
-            answer = body.RESPONSE_TYPE.decode(frame)
+            header, answer = decode() if size <= _AT_ONCE_BYTES else await asyncio.to_thread(decode)
         except Exception as error:  # whatever decoding raises of what is no answer
             raise SourceAway(f"{self._broker} answered with what is not of Kafka") from error
         if header.correlation_id != number:
