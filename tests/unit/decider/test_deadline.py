@@ -181,6 +181,26 @@ def test_a_calmer_setting_never_removes_more(current, idle, rate, calm, further)
     assert demand(current, calm=calm + further, **load).workers >= quick.workers
 
 
+SLOW = SpawnFit(mean_seconds=30.0, p95_seconds=30.0, p99_seconds=30.0)
+
+
+def test_where_a_start_takes_longer_than_the_promise_a_lull_removes_no_worker() -> None:
+    """30 s to start, 10 s promised: what was needed within the last 52 s stays."""
+    busy = {"arrival_per_second": 1.0, "spawn_fit": SLOW, "service": took(2.0)}
+    asked = demand(5, workers_idle=3, **busy)
+    needed = asked.reasons[0].values["needed_workers"]
+    lull = {**busy, "arrival_per_second": 0.0}
+    assert demand(5, dict(asked.memory), now=NOW + 50, **lull).workers == needed > 2
+    assert demand(5, dict(asked.memory), now=NOW + 53, **lull).workers == 0
+
+
+def test_irregular_jobs_do_not_keep_surplus_workers_of_slow_starts() -> None:
+    irregular = msgspec.structs.replace(took(5.0), cv2=9.0)
+    slow = SpawnFit(mean_seconds=4.4, p95_seconds=4.4, p99_seconds=4.4)
+    load = {"arrival_per_second": 0.06, "spawn_fit": slow, "service": irregular}
+    assert demand(11, sla=5.0, **load).workers <= 4
+
+
 # --- the last safe moment ------------------------------------------------------------------------
 def test_a_job_waits_for_its_last_moment_also_where_workers_exist() -> None:
     """Two busy workers end a job of 20 s each ten seconds: likely in time, though not surely."""
@@ -388,6 +408,8 @@ def test_the_most_that_come_are_exceeded_as_seldom_as_said(mean, share) -> None:
 def test_what_is_remembered_comes_back_from_the_log() -> None:
     past = Past(planned=3, asked_at=NOW, starts=((NOW, 2),))
     assert recall(remember(past)) == past
+    noted = past.note_needed(3, NOW, 40).note_needed(2, NOW + 10, 40)
+    assert recall(remember(noted)) == noted
     assert recall({"planned": "many"}) == Past()
 
 

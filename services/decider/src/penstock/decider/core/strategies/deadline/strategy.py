@@ -27,6 +27,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
+
 from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategies.deadline.keep import kept, price_seconds
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
@@ -66,6 +68,7 @@ class Deadline:
         )
         view = view_pool(inputs, past)
         needed = need(view, _rate_to_expect(inputs.snapshot))
+        past = _with_need(past, view, needed, inputs.now)
         if needed.workers > view.planned:
             return _grow(view, needed, past)
         options: Options = inputs.options
@@ -81,6 +84,15 @@ def _rate_to_expect(snapshot: PoolSnapshot) -> float:
     return max(rate, forecast.mean_per_second)
 
 
+def _with_need(past: Past, view: PoolView, needed: Need, now: float) -> Past:
+    """Where a worker is ready only after the promise, what was needed lately is kept: a removal
+    cannot be taken back in time, and a rate measured in a lull may be far below the one to come."""
+    if view.blind_seconds <= 0:
+        return msgspec.structs.replace(past, needed=())
+    workers = max(view.busy, min(needed.workers, view.planned))
+    return past.note_needed(workers, now, view.spawn.p95_seconds + view.blind_seconds)
+
+
 def _grow(view: PoolView, needed: Need, past: Past) -> Demand:
     workers = needed.requested
     values = {**_figures(view, needed), **_binding(view, needed)}
@@ -92,7 +104,7 @@ def _shrink(view: PoolView, needed: Need, past: Past, price: float) -> Demand:
     slower than they run, as then the run time does not give the need."""
     planned, values = view.planned, _figures(view, needed)
     # not ``workers``: a step up is not taken back at once; and only idle workers go
-    least = min(max(needed.requested, view.in_use), planned)
+    least = min(max(needed.requested, view.in_use, past.most_needed), planned)
     workers = planned if view.held_up is not None else kept(view, least, price)
     if workers == planned:
         return ask("deadline.keep", planned, _why_stays(view), values, remember(past))
