@@ -20,7 +20,7 @@ from penstock.decider.core.strategy import whole
 _MARGIN_SHARE = 0.15
 """Jobs that are (nearly) late are to start within starting a worker and this share of the promise:
 without it one job at its last moment would ask for as many workers as there are jobs before it. The
-last moment is two looks earlier."""
+last moment is a look earlier, and up to two as the error budget is used."""
 _MOST_CAUTION = 0.5
 """Share of the safety for jobs with a second chance, once the error budget is used."""
 _FURTHER_SHARE = 0.1
@@ -102,7 +102,8 @@ def _to_last_moment(view: PoolView) -> list[QueuePosition]:
 def last_moment_seconds(view: PoolView) -> float:
     """Time left to a job at which a worker has to be started for it, if none is free in time."""
     margin = _MARGIN_SHARE * view.promise_seconds
-    return view.spawn.p95_seconds + 2 * LOOK_SECONDS + margin
+    looks = 1.0 + view.budget_used_share
+    return view.spawn.p95_seconds + looks * LOOK_SECONDS + margin
 
 
 def least_seconds(view: PoolView, together: float = 1.0) -> float:
