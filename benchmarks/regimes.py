@@ -17,6 +17,7 @@ from penstock.decider.simulator.model import durations
 from penstock.decider.simulator.model.load import Trace
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import study
+from penstock.decider.simulator.studies.contenders import Scene
 from penstock.decider.simulator.studies.study import SimulationResult, Study
 
 CALM = ("0", "0.1", "0.2", "0.5", "1", "2", "5")
@@ -90,10 +91,11 @@ def rows(
     point: Point, names: Sequence[str], strategies: Strategies, seed: int
 ) -> Iterator[SimulationResult]:
     """One row for each rule."""
-    yield from study.run(_study(point, names, strategies, seed))
+    yield from study.run(study_of(point, names, strategies, seed))
 
 
-def _study(point: Point, names: Sequence[str], strategies: Strategies, seed: int) -> Study:
+def study_of(point: Point, names: Sequence[str], strategies: Strategies, seed: int) -> Study:
+    """One point as a study."""
     service = f"lognormal:{point.job_seconds:g},{point.cv:g}"
     return Study(
         traces=[_trace(point, seed)],
@@ -107,6 +109,20 @@ def _study(point: Point, names: Sequence[str], strategies: Strategies, seed: int
         seeds=1,
         profile=Profile(min_workers=0, max_workers=1000),
         strategies=strategies,
+    )
+
+
+def scene(point: Point, strategies: Strategies, seed: int) -> Scene:
+    """One point, to be run under any controller."""
+    loads = study_of(point, (), strategies, seed)
+    return Scene(
+        load=study.load_of(loads, trace=0, seed=0),
+        profile=msgspec.structs.replace(
+            loads.profile, sla_seconds=point.sla_seconds, quantile=loads.quantile
+        ),
+        strategies=strategies,
+        spawning=loads.spawns[0],
+        seed=0,
     )
 
 
@@ -139,6 +155,7 @@ def _rates(shape: str, bins: int, seed: int) -> NDArray[np.float64]:
 
 
 def setting(row: SimulationResult) -> tuple[str, str, float, float]:
+    """What rows of different rules have in common."""
     return row.trace, row.service, row.sla_seconds, row.spawn_seconds
 
 

@@ -185,13 +185,13 @@ SLOW = SpawnFit(mean_seconds=30.0, p95_seconds=30.0, p99_seconds=30.0)
 
 
 def test_where_a_start_takes_longer_than_the_promise_a_lull_removes_no_worker() -> None:
-    """30 s to start, 10 s promised: what was needed within the last 52 s stays."""
+    """30 s to start, 10 s promised: what was needed within the last 44 s stays."""
     busy = {"arrival_per_second": 1.0, "spawn_fit": SLOW, "service": took(2.0)}
     asked = demand(5, workers_idle=3, **busy)
     needed = asked.reasons[0].values["needed_workers"]
     lull = {**busy, "arrival_per_second": 0.0}
-    assert demand(5, dict(asked.memory), now=NOW + 50, **lull).workers == needed > 2
-    assert demand(5, dict(asked.memory), now=NOW + 53, **lull).workers == 0
+    assert demand(5, dict(asked.memory), now=NOW + 44, **lull).workers == needed > 2
+    assert demand(5, dict(asked.memory), now=NOW + 45, **lull).workers == 0
 
 
 def test_irregular_jobs_do_not_keep_surplus_workers_of_slow_starts() -> None:

@@ -90,7 +90,7 @@ def _with_need(past: Past, view: PoolView, needed: Need, now: float) -> Past:
     if view.blind_seconds <= 0:
         return msgspec.structs.replace(past, needed=())
     workers = max(view.busy, min(needed.workers, view.planned))
-    return past.note_needed(workers, now, view.spawn.p95_seconds + view.blind_seconds)
+    return past.note_needed(workers, now, 2 * view.blind_seconds)
 
 
 def _grow(view: PoolView, needed: Need, past: Past) -> Demand:
