@@ -83,8 +83,8 @@ def _picture(spots: Sequence[Spot], title: str, path: Path) -> None:
     from matplotlib import rc_context  # noqa: PLC0415 - half a second to import
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure(figsize=(8.0, 5.2), layout="constrained")
-    axis = figure.subplots()
+    figure = Figure(figsize=(10.5, 5.0), layout="constrained")
+    axis, enlarged = figure.subplots(1, 2, width_ratios=(2.2, 1))
     tuned = [spot for spot in spots if spot.name.startswith(_TUNED)]
     axis.plot(
         [spot.cost[1] for spot in tuned], [spot.actions[1] for spot in tuned], color="C0", zorder=2
@@ -94,7 +94,7 @@ def _picture(spots: Sequence[Spot], title: str, path: Path) -> None:
         _mark(axis, spot, "C0", spot.name == _DEFAULT)
     for number, spot in enumerate(others):
         _mark(axis, spot, "black" if spot.name == _BOUND else f"C{1 + number % 9}", True)
-    _name_ends(axis, tuned)
+    _zoom(enlarged, tuned, [spot for spot in spots if spot.name == _BOUND])
     axis.axhline(1.0, color="0.8", linewidth=0.8, zorder=1)
     axis.set(
         title=f"{title}: median and quartiles (hollow: more than 1 % of the jobs late)",
@@ -118,14 +118,13 @@ def _mark(axis: Axes, spot: Spot, color: str, named: bool) -> None:
     if named:
         axis.plot([left, right], [actions, actions], color=color, alpha=0.3, linewidth=1.5)
         axis.plot([cost, cost], [low, high], color=color, alpha=0.3, linewidth=1.5)
-    fill = "white" if spot.late_share > _LATE else color
-    axis.scatter(cost, actions, s=55 if named else 25, facecolors=fill, edgecolors=color, zorder=4)
+    _dot(axis, spot, color, 55 if named else 25)
     if named:
         late = f", {spot.late_share:.1%} late" if spot.late_share > _LATE else ""
         axis.annotate(
             f"{spot.name}{late}",
             (cost, actions),
-            (6, 6),
+            (6, -14) if spot.name == _BOUND else (6, 6),
             textcoords="offset points",
             fontsize=9,
             color=color,
@@ -134,14 +133,26 @@ def _mark(axis: Axes, spot: Spot, color: str, named: bool) -> None:
         )
 
 
-def _name_ends(axis: Axes, tuned: Sequence[Spot]) -> None:
-    """The cheapest and the calmest setting; between them they follow the line."""
-    for spot in tuned[:1] + tuned[-1:]:
-        axis.annotate(
-            spot.name.removeprefix(_TUNED),
-            (spot.cost[1], spot.actions[1]),
-            (-4, -12),
-            textcoords="offset points",
-            fontsize=8,
-            color="C0",
-        )
+def _zoom(axis: Axes, tuned: Sequence[Spot], bound: Sequence[Spot]) -> None:
+    """The settings of `deadline` and the clairvoyant alone; settings in one place share a label."""
+    costs, actions = [spot.cost[1] for spot in tuned], [spot.actions[1] for spot in tuned]
+    axis.plot(costs, actions, color="C0", zorder=2)
+    places: dict[tuple[float, float], list[str]] = {}
+    for spot in tuned:
+        _dot(axis, spot, "C0", 40)
+        place = round(spot.cost[1], 3), round(spot.actions[1], 2)
+        places.setdefault(place, []).append(spot.name.removeprefix(_TUNED))
+    for place, names in places.items():
+        label = ", ".join(names)
+        axis.annotate(label, place, (5, 5), textcoords="offset points", fontsize=9, color="C0")
+    for spot in bound:
+        _dot(axis, spot, "black", 40)
+    axis.set(title="deadline with calm = …", xlabel="the same, enlarged")
+    axis.title.set_fontsize(9)
+    axis.margins(0.2)
+    axis.locator_params(nbins=5)
+
+
+def _dot(axis: Axes, spot: Spot, color: str, size: float) -> None:
+    fill = "white" if spot.late_share > _LATE else color
+    axis.scatter(spot.cost[1], spot.actions[1], s=size, facecolors=fill, edgecolors=color, zorder=4)
