@@ -9,10 +9,10 @@ the queue may grow as far as the promise allows, which keeps workers busy. A job
 a second chance is judged by how fast jobs end in the mean; at its last moment it gets a worker
 unless one is free in time almost surely. Where starting a worker takes longer than the promise,
 workers have to be ready before their jobs: as many as steady traffic needs by Erlang's formula, at
-the expected rate. A worker is removed when it would idle for longer than starting it again and a
-change of the plan are worth (`calm`) before it is needed again, by the first passage of the jobs in
-the pool to where one worker less is too few. The more of the error budget is used, the more careful
-the strategy is.
+the expected rate, and as many as were needed lately. A worker is removed when it would idle for
+longer than starting it again and a change of the plan are worth (`calm`) before it is needed again,
+by the first passage of the jobs in the pool to where one worker less is too few. The more of the
+error budget is used, the more careful the strategy is.
 
 Choose it unless you know better: it keeps the promise at the lowest cost. With a higher `calm` it
 changes the plan less often and costs more.

@@ -5,12 +5,11 @@ t/s by time t. An idle, starting or new worker takes a job as soon as it is ther
 as an ordinary renewal process. The number picked up by all is nearly normal, and its lower quantile
 is what a promise can be built on (Cox, *Renewal Theory*, 1962, ch. 4: for mean and variance).
 
-Shortly after their first job, the spread of what fresh workers pick up grows faster than its mean.
-The quantile of all groups would fall when one more is ready. What counts is thus the highest
-quantile of the first one, two, … groups, in the order in which they are ready: means are convex in
-time and deviations concave (cv < 1; else further jobs follow both), so that the quantile of a
-further group exceeds the highest before it only while it rises, and more time never means fewer
-jobs.
+Shortly after their first job, the spread of what fresh workers pick up grows faster than its mean,
+so that the quantile of all falls when one more gets ready. What counts is the highest quantile of
+the first one, two, … groups, in the order in which they are ready. With it, more time never means
+fewer jobs: for cv < 1 means are convex in time and deviations concave, so that a further group can
+exceed the highest quantile before it only while its own rises; for cv ≥ 1 a quantile above 0 rises.
 """
 
 from __future__ import annotations
