@@ -177,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", default=BEFORE, help="a commit")
     parser.add_argument("--folder", type=Path, default=Path("docs/images"))
-    parser.add_argument("--kind", default="svg", help="of the pictures: svg, png")
+    parser.add_argument("--kind", default="png", help="of the pictures: png, svg")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         # by its own name: `deadline` has no cooldown, and other strategies have

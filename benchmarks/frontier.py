@@ -142,9 +142,9 @@ def _zoom(axis: Axes, tuned: Sequence[Spot], bound: Sequence[Spot]) -> None:
         _dot(axis, spot, "C0", 40)
         place = round(spot.cost[1], 3), round(spot.actions[1], 2)
         places.setdefault(place, []).append(spot.name.removeprefix(_TUNED))
-    for place, names in places.items():
-        label = ", ".join(names)
-        axis.annotate(label, place, (5, 5), textcoords="offset points", fontsize=9, color="C0")
+    for number, (place, names) in enumerate(places.items()):
+        label, offset = ", ".join(names), ((2, 7), (2, -14))[number % 2]
+        axis.annotate(label, place, offset, textcoords="offset points", fontsize=9, color="C0")
     for spot in bound:
         _dot(axis, spot, "black", 40)
     axis.set(title="deadline with calm = …", xlabel="the same, enlarged")
