@@ -237,6 +237,7 @@ pools_measured = st.fixed_dictionaries(
         "sla": st.floats(0.01, 40),
         "job_seconds": st.floats(0.01, 60),
         "cv2": st.floats(0, 4),
+        "contention": st.sampled_from([0.0, 0.02, 0.1]),
     }
 )
 
@@ -250,6 +251,7 @@ def asked(
     sla: float,
     job_seconds: float,
     cv2: float,
+    contention: float,
     quantile: float = 0.95,
 ) -> float:
     past = Past(planned=current, asked_at=NOW - 1.0)
@@ -265,6 +267,7 @@ def asked(
         else (),
         arrival_per_second=arrival_per_second,
         service=msgspec.structs.replace(took(job_seconds), cv2=cv2),
+        spawn_fit=msgspec.structs.replace(SPAWN, contention_seconds=contention),
         workers_ready=current,
         workers_idle=min(idle, current),
     ).workers
@@ -292,9 +295,25 @@ def test_more_load_never_asks_for_fewer(measured, more, faster, older) -> None:
         "sla": 0.17,
         "job_seconds": 1.15,
         "cv2": 0.0,
+        "contention": 0.0,
     },
     0.585,
     0.95,
+)
+@example(  # the more start together, the longer it takes: that time is not given to the busy ones
+    {
+        "waiting": 124,
+        "oldest_waiting_seconds": 0.02,
+        "arrival_per_second": 0.57,
+        "current": 10,
+        "idle": 10,
+        "sla": 1.74,
+        "job_seconds": 0.19,
+        "cv2": 0.0,
+        "contention": 0.1,
+    },
+    0.8,
+    0.999,
 )
 def test_a_tighter_promise_never_asks_for_fewer(measured, share, quantile) -> None:
     tighter = {**measured, "sla": measured["sla"] * share}

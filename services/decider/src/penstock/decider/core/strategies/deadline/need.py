@@ -106,11 +106,6 @@ def last_moment_seconds(view: PoolView) -> float:
     return view.spawn.p95_seconds + looks * LOOK_SECONDS + margin
 
 
-def least_seconds(view: PoolView, together: float = 1.0) -> float:
-    """The time that is always granted to a job, see `_MARGIN_SHARE`."""
-    return view.spawn_seconds(together) + _MARGIN_SHARE * view.promise_seconds
-
-
 def _walk(
     view: PoolView, positions: Sequence[QueuePosition], later_seconds: float = 0.0
 ) -> tuple[float, QueuePosition | None]:
@@ -127,8 +122,11 @@ def _walked(
     view: PoolView, positions: Sequence[QueuePosition], later_seconds: float, together: float
 ) -> tuple[float, QueuePosition | None]:
     shares = {position.safety_share for position in positions}
-    groups = {share: view.worker_groups(together, share) for share in shares}
-    least = least_seconds(view, together)
+    margin = _MARGIN_SHARE * view.promise_seconds
+    groups = {share: view.worker_groups(together, share, margin) for share in shares}
+    # not of so many together: existing workers would get time by it, and a tighter promise, which
+    # starts more, could ask for fewer
+    least = view.spawn_seconds() + margin
     most, binding = 0.0, None
     for position in positions:
         seconds = position.seconds - later_seconds

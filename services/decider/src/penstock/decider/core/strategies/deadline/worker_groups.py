@@ -79,14 +79,21 @@ class WorkerGroups:
         new_seconds: until a worker that is started now takes its first job.
         service: how long jobs run.
         safety: how many standard deviations below the mean a promise is built on.
+        granted_seconds: that a new worker has for further jobs, however little time is left.
     """
 
     def __init__(
-        self, groups: tuple[WorkerGroup, ...], new_seconds: float, service: Service, safety: float
+        self,
+        groups: tuple[WorkerGroup, ...],
+        new_seconds: float,
+        service: Service,
+        safety: float,
+        granted_seconds: float = 0.0,
     ) -> None:
         self.groups = groups
         self.new_seconds = new_seconds
         self._service, self._safety = service, safety
+        self._granted_until = new_seconds + granted_seconds
 
     def fewest(self, place: float, seconds: float) -> float:
         """Fewest workers, the first ones kept, that have begun ``place`` jobs ``seconds`` from now.
@@ -102,7 +109,7 @@ class WorkerGroups:
             workers += group.workers
             paces = _joined(paces, group.workers, pace)
             least = max(least, _surely(paces, self._safety))
-        pace = self._pace(self.new_seconds, max(seconds, self.new_seconds))
+        pace = self._pace(self.new_seconds, max(seconds, self._granted_until))
         return workers + _needed(place, paces, least, pace, self._safety)
 
     def begun(self, workers: int, seconds: float) -> float:
