@@ -28,14 +28,15 @@ from penstock.decider.simulator.studies.contenders import Scene
 
 PRICES = (0.0, 5.0, 20.0, 60.0, 200.0)
 """Worker-seconds."""
-_TIGHTER = (1.0, 0.8, 0.6)
+TIGHTER = (1.0, 0.8, 0.6)
+"""Shares of the promise that are planned for, the first that keeps it."""
 GOAL_REVERSALS, GOAL_COST = 20.0, 1.10
 
 
 def row(point: regimes.Point, scene: Scene, bound: float, price: float) -> dict[str, Any]:
     """The run that plans for the loosest promise with which the given one is kept."""
     promise, hours = scene.profile.sla_seconds, scene.load.duration_seconds / 3600
-    for share in _TIGHTER:
+    for share in TIGHTER:
         controller = Clairvoyant(
             scene.load, promise * share, scene.spawning.seconds, HOST, start_price=price
         )
