@@ -1,9 +1,9 @@
 """Strategies and baselines on synthetic loads and on recorded traces: late jobs, cost, actions.
 
 Prints JSON. First a seeded sample of a grid (`regimes.py`: 0.3 to 50 Erlang x run times x shapes x
-promises x times to start a worker) with the rules of other systems, and a picture of cost against
-actions for each shape; ``--full`` takes the whole grid, which takes days. Then, with ``--traces``,
-every strategy and baseline on every trace found:
+promises x times to start a worker) with the rules of other systems, and pictures of cost against
+actions for each shape and for all (`frontier.py`); ``--full`` takes the whole grid, which takes
+days. Then, with ``--traces``, every strategy and baseline on every trace found:
 
 Traces x promise (5, 10, 30 s) x time to start a worker (0.1, 1, 4.4 s), several seeds each. A
 trace is cut to its busiest hours and thinned to what fits into the time there is; both are said in
@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 
+import frontier
 import regimes
 from machine import describe
 from penstock.config import Profile
@@ -167,7 +168,8 @@ def main() -> None:
     }
     print(json.dumps(result, indent=2))
     if synthetic:
-        regimes.draw(synthetic, options.picture.with_stem(f"{options.picture.stem}-grid"))
+        holdable = [row for row in synthetic if can_hold(row)]
+        frontier.draw(holdable, options.picture.with_stem("cost-and-actions"))
     if recorded:
         picture.draw(recorded, options.picture)
 

@@ -1,4 +1,4 @@
-"""A grid of synthetic loads: its points, a seeded sample of them, and a picture of the results."""
+"""A grid of synthetic loads: its points, a seeded sample of them, and their results, summed up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import itertools
 import random
 import statistics
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -18,12 +17,12 @@ from penstock.decider.simulator.model import durations
 from penstock.decider.simulator.model.load import Trace
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import study
+from penstock.decider.simulator.studies.contenders import Scene
 from penstock.decider.simulator.studies.study import SimulationResult, Study
 
+CALM = ("0", "0.1", "0.2", "0.5", "1", "2", "5")
 RULES = (
-    "deadline",
-    "deadline:0.001",
-    "deadline:1",
+    *(f"deadline:{calm}" for calm in CALM),
     "hybrid",
     "keda:1",
     "hpa:0.7",
@@ -35,12 +34,11 @@ RULES = (
 )
 SHAPES = ("steady", "daily", "bursty")
 _BIN_SECONDS = 10.0
-_MOST_PER_SECOND = 15.0
+_MOST_PER_SECOND = 4.0
 """Points with more arrivals take minutes each and are simulated with ``--full`` only."""
 _JOBS, _SHORTEST_SECONDS, _LONGEST_SECONDS = 400, 1800.0, 7200.0
 _QUIET, _BURST = (0.4, 24.0), (3.4, 6.0)
 """Share of the mean rate, and the mean number of bins that it lasts."""
-_LEAST_RATIO = 0.01
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -82,19 +80,22 @@ def grid() -> list[Point]:
 
 
 def sample(count: int, seed: int) -> list[Point]:
-    """Some points that are quick to simulate."""
+    """Some points that are quick to simulate, by turns of each shape."""
     quick = [point for point in grid() if point.per_second <= _MOST_PER_SECOND]
-    return random.Random(seed).sample(quick, min(count, len(quick)))
+    drawn = random.Random(seed).sample(quick, len(quick))
+    by_shape = ([point for point in drawn if point.shape == shape] for shape in SHAPES)
+    return list(itertools.chain.from_iterable(zip(*by_shape, strict=True)))[:count]
 
 
 def rows(
     point: Point, names: Sequence[str], strategies: Strategies, seed: int
 ) -> Iterator[SimulationResult]:
     """One row for each rule."""
-    yield from study.run(_study(point, names, strategies, seed))
+    yield from study.run(study_of(point, names, strategies, seed))
 
 
-def _study(point: Point, names: Sequence[str], strategies: Strategies, seed: int) -> Study:
+def study_of(point: Point, names: Sequence[str], strategies: Strategies, seed: int) -> Study:
+    """One point as a study."""
     service = f"lognormal:{point.job_seconds:g},{point.cv:g}"
     return Study(
         traces=[_trace(point, seed)],
@@ -108,6 +109,20 @@ def _study(point: Point, names: Sequence[str], strategies: Strategies, seed: int
         seeds=1,
         profile=Profile(min_workers=0, max_workers=1000),
         strategies=strategies,
+    )
+
+
+def scene(point: Point, strategies: Strategies, seed: int) -> Scene:
+    """One point, to be run under any controller."""
+    loads = study_of(point, (), strategies, seed)
+    return Scene(
+        load=study.load_of(loads, trace=0, seed=0),
+        profile=msgspec.structs.replace(
+            loads.profile, sla_seconds=point.sla_seconds, quantile=loads.quantile
+        ),
+        strategies=strategies,
+        spawning=loads.spawns[0],
+        seed=0,
     )
 
 
@@ -139,54 +154,23 @@ def _rates(shape: str, bins: int, seed: int) -> NDArray[np.float64]:
     return np.array(shares[:bins])
 
 
-def draw(rows: Sequence[SimulationResult], path: Path) -> None:
-    """Cost against actions, a panel for each shape: a point for each setting, medians named."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - half a second to import
-
-    actions = {_setting(row): row.actions for row in rows if row.strategy == "clairvoyant"}
-    names = list(dict.fromkeys(row.strategy for row in rows))
-    shapes = [shape for shape in SHAPES if any(row.trace.endswith(shape) for row in rows)]
-    figure = Figure(figsize=(5.4 * len(shapes), 4.6), layout="constrained")
-    panels = figure.subplots(1, len(shapes), squeeze=False)[0]
-    for axis, shape in zip(panels, shapes, strict=True):
-        for number, name in enumerate(names):
-            shown = [row for row in rows if row.strategy == name and row.trace.endswith(shape)]
-            costs = [row.cost_ratio for row in shown]
-            ratios = [
-                max(row.actions / max(actions[_setting(row)], 1.0), _LEAST_RATIO) for row in shown
-            ]
-            axis.scatter(costs, ratios, color=f"C{number % 10}", s=8, alpha=0.4)
-            at = statistics.median(costs), statistics.median(ratios)
-            kept = sum(row.keeps_promise for row in shown)
-            axis.scatter(*at, color=f"C{number % 10}", s=50)
-            axis.annotate(
-                f"{name} ({kept}/{len(shown)})", at, (4, 4), textcoords="offset points", fontsize=7
-            )
-        axis.set(
-            title=f"{shape} (promise kept in …)",
-            xscale="log",
-            yscale="log",
-            xlabel="worker-seconds over the bound",
-            ylabel="actions over the clairvoyant's",
-        )
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-
-
-def _setting(row: SimulationResult) -> tuple[str, str, float, float]:
+def setting(row: SimulationResult) -> tuple[str, str, float, float]:
+    """What rows of different rules have in common."""
     return row.trace, row.service, row.sla_seconds, row.spawn_seconds
 
 
 def scores(rows: Sequence[SimulationResult]) -> dict[str, dict[str, float]]:
     """By rule: costs over the bound, actions over the clairvoyant's, reversals an hour."""
-    actions = {_setting(row): row.actions for row in rows if row.strategy == "clairvoyant"}
+    actions = {setting(row): row.actions for row in rows if row.strategy == "clairvoyant"}
     result = {}
     for name in dict.fromkeys(row.strategy for row in rows):
         own = [row for row in rows if row.strategy == name]
         costs = [row.cost_ratio for row in own]
-        ratios = [row.actions / max(actions[_setting(row)], 1.0) for row in own]
+        ratios = [row.actions / max(actions[setting(row)], 1.0) for row in own]
         result[name] = {
             "settings": len(own),
             "kept": sum(row.keeps_promise for row in own),
+            "late_share_mean": round(statistics.fmean(row.late_share for row in own), 4),
             "late_share_worst": round(max(row.late_share for row in own), 4),
             "cost_median": round(statistics.median(costs), 3),
             "cost_most": round(max(costs), 3),

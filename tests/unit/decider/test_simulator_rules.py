@@ -91,7 +91,8 @@ def test_doubling_while_a_backlog_lasts() -> None:
     [
         ("hybird", "did you mean 'hybrid'"),
         ("keda:x", "expected keda:NUMBER"),
-        ("keda:0", "expected keda:NUMBER"),
+        ("keda:0", "expected keda:NUMBER, above 0"),
+        ("deadline:-1", "expected deadline:NUMBER, 0 or more"),
         ("spark:3", "spark takes no figure"),
     ],
 )
@@ -105,7 +106,7 @@ def test_a_figure_behind_a_strategy_is_its_setting() -> None:
     quick, calm = (
         given_scene.run(contenders.controller(name, given_scene))
         for given_scene in (scene(jobs, sla_seconds=10.0),)
-        for name in ("deadline:1", "deadline:100")
+        for name in ("deadline:0", "deadline:100")
     )
     assert calm.actions < quick.actions
     assert calm.worker_seconds > quick.worker_seconds

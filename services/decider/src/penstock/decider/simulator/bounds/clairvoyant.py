@@ -61,15 +61,27 @@ def best(
 
 
 class Clairvoyant:
-    """Plans for a promise with everything known. Times are seconds since the start."""
+    """Plans for a promise with everything known. Times are seconds since the start.
 
-    def __init__(self, load: Load, sla_seconds: float, spawn_seconds: float, host: str) -> None:
+    Args:
+        start_price: worker-seconds that starting a worker costs besides its time: the higher, the
+            fewer changes of the plan.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        sla_seconds: float,
+        spawn_seconds: float,
+        host: str,
+        start_price: float = 0.0,
+    ) -> None:
         self._load, self._sla, self._host = load, sla_seconds, host
         self._water = fluid(load, sla_seconds, step_seconds(sla_seconds))
         self._whole = cut(self._water, math.inf)
         self._spawn = spawn_seconds * _SPAWN_MARGIN
         self._horizon = self._spawn + INTERVAL_SECONDS
-        self._future = _Future(self._whole, spawn_seconds)
+        self._future = _Future(self._whole, spawn_seconds + start_price)
         self._workers = 0
 
     def plan(self, look: Look) -> Plan | None:

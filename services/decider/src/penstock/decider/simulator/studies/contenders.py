@@ -102,12 +102,14 @@ def check(name: str, strategies: Strategies) -> None:
         raise UnknownContender(f"unknown strategy {name!r}; {hint}")
     if kind not in _FIGURES and kind not in _TUNABLE:
         raise UnknownContender(f"{kind} takes no figure, found {name!r}")
+    tunable = kind in _TUNABLE
     try:
-        right = float(figure) > 0
+        right = float(figure) > 0 or (tunable and float(figure) == 0)
     except ValueError:
         right = False
     if not right:
-        raise UnknownContender(f"found {name!r}, expected {kind}:NUMBER, above 0")
+        least = "0 or more" if tunable else "above 0"
+        raise UnknownContender(f"found {name!r}, expected {kind}:NUMBER, {least}")
 
 
 def _tuned(profile: Profile, figure: str) -> Profile:

@@ -26,7 +26,8 @@ def kept(view: PoolView, needed: int, price_seconds: float) -> int:
         needed: workers that are needed now.
         price_seconds: worker-seconds that a change of the plan has to save.
     """
-    workers, least = view.planned, price_seconds + view.spawn.p95_seconds
+    workers = view.planned
+    least = price_seconds + view.spawn.p95_seconds
     while workers > needed and _saved_seconds(view, workers - 1) >= least:
         workers -= 1
     return workers
@@ -54,16 +55,11 @@ def _longest_line(view: PoolView, workers: int) -> float:
     """Jobs that may wait before so many workers are too few.
 
     The line in which the last job waits until a worker can still be started for it, in the mean; or
-    what they surely begin within the promise, where that is more. Where no worker can be started in
-    time it is only the latter, and some of them have to stay free if that is below nothing.
+    what they surely begin within the promise, where that is more.
     """
-    service, promise, safety = view.service, view.promise_seconds, view.safety
-    rounds, blind = service.rounds(promise), view.blind_seconds > 0
-    if blind:  # before its lowest point the bound falls with time: a tighter promise keeps as many
-        rounds = max(rounds, safety * safety * max(service.cv2, 1.0) / (4 * workers))
-    surely = workers * rounds - safety * math.sqrt(service.variance(rounds) * workers)
-    if blind:
-        return surely
+    service, promise = view.service, view.promise_seconds
+    rounds = service.rounds(promise)
+    surely = workers * rounds - view.safety * math.sqrt(service.variance(rounds) * workers)
     left = promise - last_moment_seconds(view)
     return max(workers * left / max(service.seconds, LEAST_JOB_SECONDS), surely, 0.0)
 

@@ -20,7 +20,7 @@ from penstock.decider.core.strategy import whole
 _MARGIN_SHARE = 0.15
 """Jobs that are (nearly) late are to start within starting a worker and this share of the promise:
 without it one job at its last moment would ask for as many workers as there are jobs before it. The
-last moment is two looks earlier."""
+last moment is a look earlier, and up to two as the error budget is used."""
 _MOST_CAUTION = 0.5
 """Share of the safety for jobs with a second chance, once the error budget is used."""
 _FURTHER_SHARE = 0.1
@@ -102,12 +102,8 @@ def _to_last_moment(view: PoolView) -> list[QueuePosition]:
 def last_moment_seconds(view: PoolView) -> float:
     """Time left to a job at which a worker has to be started for it, if none is free in time."""
     margin = _MARGIN_SHARE * view.promise_seconds
-    return view.spawn.p95_seconds + 2 * LOOK_SECONDS + margin
-
-
-def least_seconds(view: PoolView, together: float = 1.0) -> float:
-    """The time that is always granted to a job, see `_MARGIN_SHARE`."""
-    return view.spawn_seconds(together) + _MARGIN_SHARE * view.promise_seconds
+    looks = 1.0 + view.budget_used_share
+    return view.spawn.p95_seconds + looks * LOOK_SECONDS + margin
 
 
 def _walk(
@@ -126,8 +122,11 @@ def _walked(
     view: PoolView, positions: Sequence[QueuePosition], later_seconds: float, together: float
 ) -> tuple[float, QueuePosition | None]:
     shares = {position.safety_share for position in positions}
-    groups = {share: view.worker_groups(together, share) for share in shares}
-    least = least_seconds(view, together)
+    margin = _MARGIN_SHARE * view.promise_seconds
+    groups = {share: view.worker_groups(together, share, margin) for share in shares}
+    # not of so many together: existing workers would get time by it, and a tighter promise, which
+    # starts more, could ask for fewer
+    least = view.spawn_seconds() + margin
     most, binding = 0.0, None
     for position in positions:
         seconds = position.seconds - later_seconds

@@ -135,15 +135,18 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
         contention = self.spawn.contention_seconds * max(together - 1.0, 0.0)
         return self.spawn.p95_seconds + contention + _SOON_SECONDS
 
-    def worker_groups(self, together: float = 1.0, safety_share: float = 1.0) -> WorkerGroups:
+    def worker_groups(
+        self, together: float = 1.0, safety_share: float = 1.0, granted_seconds: float = 0.0
+    ) -> WorkerGroups:
         """The workers that exist, and any number of new ones.
 
         Args:
             together: of these, so many that start.
             safety_share: of the pool's safety, on which promises are built.
+            granted_seconds: that new ones have for further jobs in any case.
         """
         new_seconds, safety = self.spawn_seconds(together), self.safety * safety_share
-        return WorkerGroups(self.groups, new_seconds, self.service, safety)
+        return WorkerGroups(self.groups, new_seconds, self.service, safety, granted_seconds)
 
 
 def view_pool(inputs: StrategyInputs, past: Past) -> PoolView:

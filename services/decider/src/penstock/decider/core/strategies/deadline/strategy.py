@@ -9,10 +9,10 @@ the queue may grow as far as the promise allows, which keeps workers busy. A job
 a second chance is judged by how fast jobs end in the mean; at its last moment it gets a worker
 unless one is free in time almost surely. Where starting a worker takes longer than the promise,
 workers have to be ready before their jobs: as many as steady traffic needs by Erlang's formula, at
-the expected rate. A worker is removed when it would idle for longer than starting it again and a
-change of the plan are worth (`calm`) before it is needed again, by the first passage of the jobs in
-the pool to where one worker less is too few. The more of the error budget is used, the more careful
-the strategy is.
+the expected rate, and as many as were needed lately. A worker is removed when it would idle for
+longer than starting it again and a change of the plan are worth (`calm`) before it is needed again,
+by the first passage of the jobs in the pool to where one worker less is too few. The more of the
+error budget is used, the more careful the strategy is.
 
 Choose it unless you know better: it keeps the promise at the lowest cost. With a higher `calm` it
 changes the plan less often and costs more.
@@ -26,6 +26,8 @@ from __future__ import annotations
 
 import math
 from typing import Any
+
+import msgspec
 
 from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategies.deadline.keep import kept, price_seconds
@@ -66,6 +68,7 @@ class Deadline:
         )
         view = view_pool(inputs, past)
         needed = need(view, _rate_to_expect(inputs.snapshot))
+        past = _with_need(past, view, needed, inputs.now)
         if needed.workers > view.planned:
             return _grow(view, needed, past)
         options: Options = inputs.options
@@ -81,6 +84,15 @@ def _rate_to_expect(snapshot: PoolSnapshot) -> float:
     return max(rate, forecast.mean_per_second)
 
 
+def _with_need(past: Past, view: PoolView, needed: Need, now: float) -> Past:
+    """Where a worker is ready only after the promise, what was needed lately is kept: a removal
+    cannot be taken back in time, and a rate measured in a lull may be far below the one to come."""
+    if view.blind_seconds <= 0:
+        return msgspec.structs.replace(past, needed=())
+    workers = max(view.busy, min(needed.workers, view.planned))
+    return past.note_needed(workers, now, 2 * view.blind_seconds)
+
+
 def _grow(view: PoolView, needed: Need, past: Past) -> Demand:
     workers = needed.requested
     values = {**_figures(view, needed), **_binding(view, needed)}
@@ -92,7 +104,7 @@ def _shrink(view: PoolView, needed: Need, past: Past, price: float) -> Demand:
     slower than they run, as then the run time does not give the need."""
     planned, values = view.planned, _figures(view, needed)
     # not ``workers``: a step up is not taken back at once; and only idle workers go
-    least = min(max(needed.requested, view.in_use), planned)
+    least = min(max(needed.requested, view.in_use, past.most_needed), planned)
     workers = planned if view.held_up is not None else kept(view, least, price)
     if workers == planned:
         return ask("deadline.keep", planned, _why_stays(view), values, remember(past))

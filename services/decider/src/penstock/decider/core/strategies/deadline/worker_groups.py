@@ -4,6 +4,12 @@ A busy worker is somewhere in its job: its pickups are a renewal process in equi
 t/s by time t. An idle, starting or new worker takes a job as soon as it is there, and then goes on
 as an ordinary renewal process. The number picked up by all is nearly normal, and its lower quantile
 is what a promise can be built on (Cox, *Renewal Theory*, 1962, ch. 4: for mean and variance).
+
+Shortly after their first job, the spread of what fresh workers pick up grows faster than its mean,
+so that the quantile of all falls when one more gets ready. What counts is the highest quantile of
+the first one, two, … groups, in the order in which they are ready. With it, more time never means
+fewer jobs: for cv < 1 means are convex in time and deviations concave, so that a further group can
+exceed the highest quantile before it only while its own rises; for cv ≥ 1 a quantile above 0 rises.
 """
 
 from __future__ import annotations
@@ -73,44 +79,48 @@ class WorkerGroups:
         new_seconds: until a worker that is started now takes its first job.
         service: how long jobs run.
         safety: how many standard deviations below the mean a promise is built on.
+        granted_seconds: that a new worker has for further jobs, however little time is left.
     """
 
     def __init__(
-        self, groups: tuple[WorkerGroup, ...], new_seconds: float, service: Service, safety: float
+        self,
+        groups: tuple[WorkerGroup, ...],
+        new_seconds: float,
+        service: Service,
+        safety: float,
+        granted_seconds: float = 0.0,
     ) -> None:
         self.groups = groups
         self.new_seconds = new_seconds
         self._service, self._safety = service, safety
+        self._granted_until = new_seconds + granted_seconds
 
     def fewest(self, place: float, seconds: float) -> float:
         """Fewest workers, the first ones kept, that have begun ``place`` jobs ``seconds`` from now.
 
         May be broken; infinite where no number of workers can.
         """
-        workers, first, further, variance = 0, 0.0, 0.0, 0.0
+        workers, least, paces = 0, 0.0, _NOTHING
         for group in self.groups:
             pace = self._pace(group.ready_seconds, seconds)
-            needed = _needed(place - first, further, variance, pace, self._safety)
+            needed = _needed(place, paces, least, pace, self._safety)
             if needed <= group.workers:
                 return workers + needed
             workers += group.workers
-            first += group.workers * pace[0]
-            further += group.workers * pace[1]
-            variance += group.workers * pace[2]
-        pace = self._pace(self.new_seconds, max(seconds, self.new_seconds))
-        return workers + _needed(place - first, further, variance, pace, self._safety)
+            paces = _joined(paces, group.workers, pace)
+            least = max(least, _surely(paces, self._safety))
+        pace = self._pace(self.new_seconds, max(seconds, self._granted_until))
+        return workers + _needed(place, paces, least, pace, self._safety)
 
     def begun(self, workers: int, seconds: float) -> float:
         """Jobs that so many workers have begun by then, at the least."""
-        first = further = variance = 0.0
+        least, paces = 0.0, _NOTHING
         for group in (*self.groups, WorkerGroup(workers, self.new_seconds)):
             count = min(group.workers, workers)
             workers -= count
-            pace = self._pace(group.ready_seconds, seconds)
-            first += count * pace[0]
-            further += count * pace[1]
-            variance += count * pace[2]
-        return first + max(further - self._safety * math.sqrt(variance), 0.0)
+            paces = _joined(paces, count, self._pace(group.ready_seconds, seconds))
+            least = max(least, _surely(paces, self._safety))
+        return paces[0] + least
 
     def start_seconds(self, place: float, workers: int) -> float:
         """When the ``place``-th job is begun by so many workers, at the latest; from now."""
@@ -139,24 +149,44 @@ class WorkerGroups:
         return 1.0, service.rounds_from_fresh(rounds), service.variance(rounds)
 
 
-def _needed(left: float, further: float, variance: float, pace: Pace, safety: float) -> float:
-    """The number of further workers of this pace with which ``left`` jobs are begun.
+def _joined(pace: Pace, workers: float, other: Pace) -> Pace:
+    """With so many workers of another pace."""
+    return (
+        pace[0] + workers * other[0],
+        pace[1] + workers * other[1],
+        pace[2] + workers * other[2],
+    )
 
-    The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), 0) ≥ left: by the first
-    jobs alone, or by all, which is a quadratic in x.
+
+def _surely(pace: Pace, safety: float) -> float:
+    """Further jobs, at the least; below 0 where chance may exceed them."""
+    return pace[1] - safety * math.sqrt(pace[2])
+
+
+def _needed(place: float, paces: Pace, least: float, pace: Pace, safety: float) -> float:
+    """The number of further workers of this pace with which ``place`` jobs are begun.
+
+    The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), least) ≥ left: by the
+    first jobs alone, or by all, which is a quadratic in x.
+
+    Args:
+        place: jobs to begin.
+        paces: of the workers before them together.
+        least: further jobs that those begin at the least.
+        pace: of one of them.
+        safety: z.
     """
-    if left <= 0:
+    left = place - paces[0]
+    if left <= least:
         return 0.0
     first, rounds, spread = pace
-    per_worker, missing, z2 = first + rounds, left - further, safety * safety
-    square = missing * missing - z2 * variance
-    if missing <= 0 and square >= 0:
-        return 0.0
+    per_worker, missing, z2 = first + rounds, left - paces[1], safety * safety
     if per_worker <= 0:
         return _NEVER
+    square = missing * missing - z2 * paces[2]
     half = per_worker * missing + z2 * spread / 2
     root = half * half - per_worker * per_worker * square
     by_all = (half + math.sqrt(root if root > 0 else 0.0)) / (per_worker * per_worker)
-    if first > 0 and left / first < by_all:
-        return left / first
+    if first > 0 and (left - least) / first < by_all:
+        return (left - least) / first
     return by_all if by_all > 0 else 0.0
