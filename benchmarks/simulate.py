@@ -25,7 +25,8 @@ from penstock.decider.simulator.model.durations import Lognormal
 from penstock.decider.simulator.model.engine import Run
 from penstock.decider.simulator.model.load import Load, Trace, draw
 from penstock.decider.simulator.model.spawning import Spawning
-from penstock.decider.simulator.studies.contenders import Scene, controller
+from penstock.decider.simulator.studies import contenders
+from penstock.decider.simulator.studies.contenders import Scene
 
 _BIN_SECONDS, _DAY = 60.0, 86_400.0
 
@@ -59,7 +60,7 @@ def measure(strategy: str, load: Load, repeat: int) -> dict[str, Any]:
     seconds, runs = [], set()
     for _ in range(repeat):
         began = time.process_time()
-        run = scene.run(controller(strategy, scene))
+        run = contenders.run(strategy, scene)
         seconds.append(time.process_time() - began)
         runs.add(checksum(run))
     if len(runs) > 1:

@@ -10,7 +10,7 @@ from penstock.config.profiles import BY_BATCHES
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.simulator.bounds.bound import bound_worker_seconds
 from penstock.decider.simulator.model.load import Load
-from penstock.decider.simulator.studies.contenders import controller
+from penstock.decider.simulator.studies import contenders
 
 OTHERS = ("keda:1", "hpa:0.7", "flink", "spark", "peak")
 
@@ -34,11 +34,11 @@ def test_nobody_who_keeps_the_promise_beats_the_clairvoyant(per_second) -> None:
     jobs = poisson(per_second, 300, seed=int(per_second))
     given_scene = scene(jobs, quantile=0.95)
     bound = least(jobs, late=0.05)
-    best = given_scene.run(controller("clairvoyant", given_scene))
+    best = contenders.run("clairvoyant", given_scene)
     assert np.mean(np.array(best.waits) > 5.0) <= 0.05
     assert bound <= best.worker_seconds <= 1.5 * bound
     for name in (*sorted(BUILTIN.keys() - BY_BATCHES), *OTHERS):
-        run = given_scene.run(controller(name, given_scene))
+        run = contenders.run(name, given_scene)
         if np.mean(np.array(run.waits) > 5.0) <= 0.05:
             assert run.worker_seconds >= bound, name
             assert run.worker_seconds >= best.worker_seconds, name

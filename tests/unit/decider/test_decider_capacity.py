@@ -28,6 +28,14 @@ def test_the_reference_formula():
     assert carries(start, Need(0.0001, 128 * MIB)) == (44, "memory")
 
 
+def test_limits_follow_the_snapshot_and_the_rules():
+    """They are remembered by the host's name, for one snapshot and one set of rules."""
+    small, large, rules = host(cores=8), host(cores=16), Rules()
+    assert start_budget(small, rules).cpu_cores < start_budget(large, rules).cpu_cores
+    half = Rules(max_cpu_share=rules.max_cpu_share / 2)
+    assert start_budget(large, half).cpu_cores * 2 == start_budget(large, rules).cpu_cores
+
+
 def test_the_workers_own_use_does_not_count_against_them():
     idle = host(cores=8)
     busy = host(

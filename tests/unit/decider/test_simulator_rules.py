@@ -104,7 +104,7 @@ def test_an_unknown_name_is_refused(name, said) -> None:
 def test_a_figure_behind_a_strategy_is_its_setting() -> None:
     jobs = poisson(0.5, 300)
     quick, calm = (
-        given_scene.run(contenders.controller(name, given_scene))
+        contenders.run(name, given_scene)
         for given_scene in (scene(jobs, sla_seconds=10.0),)
         for name in ("deadline:0", "deadline:100")
     )
@@ -115,5 +115,5 @@ def test_a_figure_behind_a_strategy_is_its_setting() -> None:
 def test_every_baseline_of_the_leaderboard_can_be_made(jobs_scene=None) -> None:
     given_scene = scene(poisson(1.0, 60))
     for name in contenders.BASELINES:
-        run = given_scene.run(contenders.controller(name, given_scene))
+        run = contenders.run(name, given_scene)
         assert run.unstarted == 0, name

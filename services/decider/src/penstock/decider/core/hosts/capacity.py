@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -62,27 +63,49 @@ def worker_need(
     return Need(cores if cores > _LEAST_CORES else _LEAST_CORES, memory)
 
 
+class Limits(NamedTuple):
+    """The bounds of a host, by the formula.
+
+    Attributes:
+        start: for new workers.
+        keep_bytes: the memory that planned workers may use together.
+    """
+
+    start: Budget
+    keep_bytes: float
+
+
+_MOST_REMEMBERED = 10_000
+_limits_by_host: dict[str, tuple[HostSnapshot, Rules, Limits]] = {}
+"""Of each host's last snapshot: it is looked at twice in a round, and in each round until the next
+one comes. Those of 200 hosts took a fifth of the time of a requested decision."""
+
+
+def limits(host: HostSnapshot, rules: Rules) -> Limits:
+    """The bounds of a host, whatever is planned on it."""
+    last = _limits_by_host.get(host.host)
+    if last is not None and last[0] is host and last[1] is rules:
+        return last[2]
+    if len(_limits_by_host) >= _MOST_REMEMBERED:
+        _limits_by_host.clear()
+    calculated = _limits(host, rules)
+    _limits_by_host[host.host] = host, rules, calculated
+    return calculated
+
+
 def start_budget(host: HostSnapshot, rules: Rules) -> Budget:
     """The bound for new workers, by the formula."""
-    return _start_budget(host, rules, _free_memory_share(host, rules))
+    return limits(host, rules).start
 
 
 def budget(host: HostSnapshot, rules: Rules, planned: Budget | Load) -> Budget:
     """The bound for all workers; ``planned`` is what the host was asked for before."""
-    free_memory = _free_memory_share(host, rules)
-    start, keep_bytes = _start_budget(host, rules, free_memory), host.memory_bytes * free_memory
+    start, keep_bytes = limits(host, rules)
     return Budget(
         max(start.cpu_cores, planned.cpu_cores),
         max(start.memory_bytes, min(planned.memory_bytes, keep_bytes)),
         start.workers,
     )
-
-
-def memory_limits(host: HostSnapshot, rules: Rules) -> tuple[float, float]:
-    """The bytes that new workers may use together, by the formula, and those that all may."""
-    free_memory = _free_memory_share(host, rules)
-    started = _usable_bytes(host, rules) * free_memory
-    return started, max(started, host.memory_bytes * free_memory)
 
 
 def without_others(host: HostSnapshot) -> HostSnapshot:
@@ -105,28 +128,23 @@ def carries(limit: Budget, need: Need) -> tuple[int, str]:
     return math.floor(fits[bound] + _SLACK), bound
 
 
-def _start_budget(host: HostSnapshot, rules: Rules, free_memory: float) -> Budget:
+def _limits(host: HostSnapshot, rules: Rules) -> Limits:
     others_cores = max(host.cpu_busy_cores - host.own_cpu_busy_cores, 0.0)
+    others_bytes = max(host.memory_used_bytes - host.own_memory_bytes, 0)
     # a host with a single core runs workers in spite of the reserve
     usable_cores = max(host.cpu_cores - rules.reserve_cpu_cores, 1.0)
-    return Budget(
+    usable_bytes = max(host.memory_bytes - rules.reserve_memory_bytes, 0)
+    free_memory = _free_share(rules.max_memory_share, others_bytes, host.memory_bytes)
+    start = Budget(
         usable_cores * _free_share(rules.max_cpu_share, others_cores, host.cpu_cores),
-        _usable_bytes(host, rules) * free_memory,
+        usable_bytes * free_memory,
         host.max_workers or math.inf,
     )
-
-
-def _usable_bytes(host: HostSnapshot, rules: Rules) -> float:
-    return max(host.memory_bytes - rules.reserve_memory_bytes, 0)
+    return Limits(start, host.memory_bytes * free_memory)
 
 
 def _free_share(ceiling: float, used: float, total: float) -> float:
     return max(ceiling - used / total, 0.0) if total > 0 else 0.0
-
-
-def _free_memory_share(host: HostSnapshot, rules: Rules) -> float:
-    others = max(host.memory_used_bytes - host.own_memory_bytes, 0)
-    return _free_share(rules.max_memory_share, others, host.memory_bytes)
 
 
 class Load:

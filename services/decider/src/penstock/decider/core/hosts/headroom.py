@@ -15,7 +15,7 @@ from penstock.decider.core.hosts.capacity import (
     Need,
     budget,
     carries,
-    memory_limits,
+    limits,
     without_others,
     worker_need,
 )
@@ -37,9 +37,10 @@ class Needs:
     def __init__(self, hosts: HostLiveness, inputs: Inputs) -> None:
         self._inputs, self._measured = inputs, dict[str, Need]()
         measured, rules = inputs.measured_hosts, inputs.rules
-        limits = [memory_limits(measured[host].snapshot, rules) for host in hosts.fresh]
-        self._most_started = max([started for started, _ in limits], default=inf)
-        self._most_kept = max([kept for _, kept in limits], default=inf)
+        bounds = [limits(measured[host].snapshot, rules) for host in hosts.fresh]
+        self._most_started = max([host.start.memory_bytes for host in bounds], default=inf)
+        self._most_kept = max([host.keep_bytes for host in bounds], default=inf)
+        self._most_kept = max(self._most_kept, self._most_started)
 
     def of(self, pool: Pool, remembered: PoolState) -> Need:
         measured = self.measured(pool)
@@ -201,15 +202,16 @@ def _loads(
     state: State, inputs: Inputs, moving: frozenset[str], needs: Needs
 ) -> tuple[dict[str, Load], dict[str, Load]]:
     """The load that each host was planned to carry before this round, by what workers need now;
-    and of that,    what belongs to pools that are not placed now."""
+    and of that, what belongs to pools that are not placed now."""
     planned: dict[str, Load] = defaultdict(Load)
     held: dict[str, Load] = defaultdict(Load)
     placed = [(name, pool) for name, pool in state.pools.items() if pool.placement]
+    mixed = set().union(*[pool.placement for name, pool in placed if name in moving])
     for name, remembered in placed:
         need = needs.of(inputs.pools[name], remembered)
-        stays = name not in moving
         for host, count in remembered.placement.items():
             planned[host].add(need, count)
-            if stays:
+            if host in mixed and name not in moving:
                 held[host].add(need, count)
-    return planned, held
+    # of a host without any pool that is placed now, all is held: it is not added up twice
+    return planned, {**held, **{host: planned[host] for host in planned.keys() - mixed}}

@@ -19,6 +19,8 @@ from penstock.decider.core.state import PendingCommand, State
 GIVE_UP_LEASES = 5.0
 """A host that obeys nothing for so long keeps no workers in the plan."""
 
+_NONE: frozenset[str] = frozenset()
+
 Commands = Mapping[str, PendingCommand]
 """By host."""
 
@@ -34,6 +36,8 @@ def unobeyed(commands: Commands, measured: Mapping[str, MeasuredHost]) -> dict[s
 
 def unresponsive(state: State, fresh: Collection[str], rules: Rules, now: float) -> frozenset[str]:
     """The fresh hosts that get no further workers; none where all would be."""
+    if not state.pending:
+        return _NONE
     late = frozenset(
         host
         for host, command in state.pending.items()
@@ -91,9 +95,11 @@ def repeated(
 
 def welcome(state: State, fresh: Collection[str], inputs: Inputs, now: float) -> State:
     """The state with hosts that were not there before: each is to obey a first command."""
-    joined = [host for host in sorted(fresh) if host not in state.joined]
+    if state.joined.issuperset(fresh):  # as nearly always
+        return state
+    joined = sorted(set(fresh) - state.joined)
     new = {host: _command(host, state, inputs, now, joined=True) for host in joined}
-    return replace(state, pending={**state.pending, **new}) if new else state
+    return replace(state, pending={**state.pending, **new})
 
 
 def add_commands(

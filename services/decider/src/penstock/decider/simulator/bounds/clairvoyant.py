@@ -12,6 +12,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable
 from heapq import heapify, heapreplace
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -26,6 +27,7 @@ from penstock.decider.simulator.bounds.stretches import (
     last_costs,
 )
 from penstock.decider.simulator.model.controller import Look, Plan
+from penstock.decider.simulator.model.engine import Run
 from penstock.decider.simulator.model.fleet import STARTING, Worker
 from penstock.decider.simulator.model.load import Floats, Load
 from penstock.decider.simulator.model.meter import INTERVAL_SECONDS
@@ -44,20 +46,21 @@ def best(
     late_share: float,
     spawn_seconds: float,
     host: str,
-    late_share_with: Callable[[Clairvoyant], float],
-) -> Clairvoyant:
-    """The one that plans for the loosest promise that makes it keep the given one, else the best.
+    run: Callable[[Clairvoyant], Run],
+) -> Run:
+    """The run that plans for the loosest promise that makes it keep the given one, else the best.
 
     Args:
-        late_share_with: runs the load with a controller; the share of its jobs that start late.
+        run: runs the load with a controller.
     """
-    late: dict[float, float] = {}
+    runs: list[tuple[float, Run]] = []
     for tighter in _TIGHTER:
-        promise = sla_seconds * tighter
-        late[promise] = late_share_with(Clairvoyant(load, promise, spawn_seconds, host))
-        if late[promise] <= late_share:
+        tried = run(Clairvoyant(load, sla_seconds * tighter, spawn_seconds, host))
+        late = sum(wait > sla_seconds for wait in tried.waits) / max(len(tried.waits), 1)
+        runs.append((late, tried))
+        if late <= late_share:
             break
-    return Clairvoyant(load, min(late, key=lambda promise: late[promise]), spawn_seconds, host)
+    return min(runs, key=itemgetter(0))[1]
 
 
 class Clairvoyant:

@@ -128,7 +128,7 @@ def following(parts: Stretches, after: Array, step: int, left: Array, price: flo
     beyond = np.maximum(at - top, 0.0) * (allowed / LEVELS)
     np.minimum(at, top - _TINY, out=at)
     low = at.astype(np.intp)
-    here = np.take_along_axis(after, low, axis=1)
-    above = np.take_along_axis(after, low + 1, axis=1)
+    part, count = np.ogrid[: len(after), : after.shape[2]]
+    here, above = after[part[:, None], low, count], after[part[:, None], low + 1, count]
     result: Array = done + late + beyond + here + (above - here) * (at - low)
     return result

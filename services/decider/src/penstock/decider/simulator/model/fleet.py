@@ -68,7 +68,7 @@ class Fleet:
     def command(self, plan: Mapping[str, int], now: float) -> list[tuple[float, Worker]]:
         """Obeys a plan, workers by host. Returns the starting workers and when each is ready."""
         born: list[tuple[float, Worker]] = []
-        for host in self._workers.keys() | plan.keys():
+        for host in sorted(self._workers.keys() | plan.keys()):
             missing = plan.get(host, 0) - len(self._workers.setdefault(host, []))
             if missing < 0:
                 self._end_surplus(host, -missing, now)

@@ -26,6 +26,7 @@ from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import rules
 
 STABLE_SECONDS = 300.0
+_CLAIRVOYANT = "clairvoyant"
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,25 @@ class UnknownContender(ValueError):
     """Neither a strategy nor a baseline: says the nearest name."""
 
 
+def run(name: str, scene: Scene) -> Run:
+    """The run of a strategy or of a baseline; see `controller`.
+
+    Raises:
+        UnknownContender.
+    """
+    if name != _CLAIRVOYANT:
+        return scene.run(controller(name, scene))
+    _check_slots(name, scene)
+    return clairvoyant.best(
+        scene.load,
+        sla_seconds=scene.profile.sla_seconds,
+        late_share=1 - scene.profile.quantile,
+        spawn_seconds=scene.spawning.seconds,
+        host=HOST,
+        run=scene.run,
+    )
+
+
 def controller(name: str, scene: Scene) -> Controller:
     """A fresh controller.
 
@@ -72,7 +92,7 @@ def controller(name: str, scene: Scene) -> Controller:
             ``calm = 1``).
 
     Raises:
-        UnknownContender.
+        UnknownContender: also for the clairvoyant, which tries several.
     """
     check(name, scene.strategies)
     kind, _, figure = name.partition(":")
@@ -80,12 +100,18 @@ def controller(name: str, scene: Scene) -> Controller:
         profile = _tuned(msgspec.structs.replace(scene.profile, strategy=kind), figure)
         pool = Pool(name=POOL, kind="queue", queues=(POOL,), profile=profile, slots=scene.slots)
         return Core(pool, scene.strategies, scene.load.origin)
+    if kind == _CLAIRVOYANT:
+        raise UnknownContender(f"{kind} tries several controllers; its run is had by 'run'")
+    _check_slots(kind, scene)
+    return _BASELINES[kind](scene, float(figure or _FIGURES.get(kind, 0.0)))
+
+
+def _check_slots(kind: str, scene: Scene) -> None:
     if scene.slots > 1:
         raise UnknownContender(
             f"{kind} counts workers that run one job at a time, and the pool has slots = "
             f"{scene.slots}; compare strategies, or set slots = 1"
         )
-    return _BASELINES[kind](scene, float(figure or _FIGURES.get(kind, 0.0)))
 
 
 def check(name: str, strategies: Strategies) -> None:
@@ -93,10 +119,10 @@ def check(name: str, strategies: Strategies) -> None:
     kind, colon, figure = name.partition(":")
     if kind in BY_BATCHES:
         raise UnknownContender(f"{name} knows batches of streaming queries; jobs are simulated")
-    if name in strategies or (kind in _BASELINES and not colon):
+    if name in strategies or name == _CLAIRVOYANT or (kind in _BASELINES and not colon):
         return
-    if kind not in _BASELINES and kind not in _TUNABLE:
-        names = [*strategies, *_BASELINES]
+    if kind not in (*_BASELINES, *_TUNABLE, _CLAIRVOYANT):
+        names = [*strategies, *_BASELINES, _CLAIRVOYANT]
         near = difflib.get_close_matches(kind, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
         raise UnknownContender(f"unknown strategy {name!r}; {hint}")
@@ -163,23 +189,6 @@ def _peak(scene: Scene, figure: float) -> Controller:
     return _ruled(rules.Constant(count), scene)
 
 
-def _clairvoyant(scene: Scene, figure: float) -> Controller:
-    sla = scene.profile.sla_seconds
-
-    def late_share_with(tried: clairvoyant.Clairvoyant) -> float:
-        waits = scene.run(tried).waits
-        return sum(wait > sla for wait in waits) / max(len(waits), 1)
-
-    return clairvoyant.best(
-        scene.load,
-        sla_seconds=sla,
-        late_share=1 - scene.profile.quantile,
-        spawn_seconds=scene.spawning.seconds,
-        host=HOST,
-        late_share_with=late_share_with,
-    )
-
-
 _BASELINES: Mapping[str, Callable[[Scene, float], Controller]] = {
     "keda": _keda,
     "hpa": _hpa,
@@ -188,7 +197,6 @@ _BASELINES: Mapping[str, Callable[[Scene, float], Controller]] = {
     "horizon": _horizon,
     "spark": _spark,
     "peak": _peak,
-    "clairvoyant": _clairvoyant,
 }
 _FIGURES = {"keda": 5.0, "hpa": 0.7}
 """Baselines that take a figure, and the one they have without: messages a worker, utilisation."""

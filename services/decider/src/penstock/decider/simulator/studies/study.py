@@ -20,7 +20,8 @@ from penstock.decider.simulator.model.durations import Durations
 from penstock.decider.simulator.model.engine import Progress, Run, no_progress
 from penstock.decider.simulator.model.load import Load, Trace, draw
 from penstock.decider.simulator.model.spawning import Spawning
-from penstock.decider.simulator.studies.contenders import Scene, controller
+from penstock.decider.simulator.studies import contenders
+from penstock.decider.simulator.studies.contenders import Scene
 
 _REPORT_SECONDS = 0.2
 
@@ -220,7 +221,7 @@ def solve(study: Study, case: Case, progress: Progress = no_progress) -> Figures
     scene = _scene(study, case, progress)
     if not case.name:
         return _bound(scene)
-    return figures(scene.run(controller(case.name, scene)), case.sla)
+    return figures(contenders.run(case.name, scene), case.sla)
 
 
 def figures(run: Run, sla_seconds: float) -> Figures:
