@@ -39,7 +39,6 @@ from penstock.runtime.broker import Broker
 
 MODES = ("off", "on", "all", "hangs", "gone")
 WORKERS = 2
-BUSY_MILLISECONDS = 5.0
 Call = Callable[[int], Any]
 
 
@@ -54,11 +53,19 @@ def noop_call(number: int) -> Any:
     return noop(number=number)
 
 
-def busy_call(number: int) -> Any:
-    return busy(number=number, milliseconds=BUSY_MILLISECONDS)
+def busy_1_ms(number: int) -> Any:
+    return busy(number=number, milliseconds=1.0)
 
 
-LOADS: dict[str, tuple[Call, int]] = {"noop": (noop_call, 30_000), "busy_5_ms": (busy_call, 1000)}
+def busy_5_ms(number: int) -> Any:
+    return busy(number=number, milliseconds=5.0)
+
+
+LOADS: dict[str, tuple[Call, int]] = {
+    "noop": (noop_call, 30_000),
+    "busy_1_ms": (busy_1_ms, 4000),
+    "busy_5_ms": (busy_5_ms, 1000),
+}
 
 
 # --- the collector --------------------------------------------------------------------------------

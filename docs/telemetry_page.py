@@ -41,7 +41,8 @@ Only OpenMetrics carries exemplars: the histogram of pickup times has one for ea
 id of a traced job that waited so long. OTLP carries them as well.
 
 A worker traces at most `telemetry.jobs_per_second` jobs a second; those beyond run without spans,
-so that the cost of tracing is bounded. `telemetry.sample_share` drops whole traces at random.
+and their start and success are stored without trace context, so that the cost of tracing is
+bounded. `telemetry.sample_share` drops whole traces at random.
 
 Messages carry the trace context in W3C's `traceparent`, and what `telemetry.propagators` names
 beside it (`b3`, `b3multi`, `jaeger`); the calls that a job makes with instrumented libraries carry

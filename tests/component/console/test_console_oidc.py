@@ -24,10 +24,10 @@ from tests.component.console.signing_in import OWN, Guarded
 from penstock.config import ConfigError, Settings
 from penstock.config.load import check
 from penstock.console.access import login_limits
+from penstock.console.access.oidc import CALLBACK, flow
 from penstock.console.access.oidc import attempts as attempts_module
-from penstock.console.access.oidc import flow
 from penstock.console.access.oidc import provider as provider_module
-from penstock.console.access.oidc.flow import CALLBACK, OidcLogins
+from penstock.console.access.oidc.flow import OidcLogins
 
 ROLES = {"data-platform": "operator", "penstock-admins": "admin"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -42,10 +43,8 @@ def kept() -> Iterator[InMemorySpanExporter]:
 
 
 def test_one_too_many_leaves_no_span_nor_do_those_it_calls(kept: InMemorySpanExporter) -> None:
-    assert telemetry.unsampled() is None
-    block = telemetry.unsampled()
-    assert block
-    with block, telemetry.span("spark query"):
+    assert [telemetry.beyond_pace() for _ in range(2)] == [False, True]
+    with telemetry.unsampled(), telemetry.span("spark query"):
         assert telemetry.trace_id() is None
         headers = telemetry.inject()
     assert telemetry.sampled(headers) == ""
@@ -55,19 +54,26 @@ def test_one_too_many_leaves_no_span_nor_do_those_it_calls(kept: InMemorySpanExp
 
 
 def test_what_comes_after_it_is_traced_again(kept: InMemorySpanExporter) -> None:
-    telemetry.unsampled()
-    block = telemetry.unsampled()
-    assert block
-    with block:
+    with telemetry.unsampled():
         pass
     with telemetry.span("run g"):
         assert telemetry.trace_id()
     assert [span.name for span in kept.get_finished_spans()] == ["run g"]
 
 
-@pytest.mark.parametrize("header", ["", "rubbish", "00-" + "0" * 32 + "-" + "1" * 16 + "-01"])
-def test_ids_of_what_is_no_trace_parent(header: str) -> None:
-    assert telemetry.ids(header) is None
+IDS = f"{'ab' * 16}-{'cd' * 8}"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "rubbish", f"00-{'0' * 32}-{'1' * 16}-01", f"00-{'1' * 32}-{'0' * 16}-01", f"ff-{IDS}-01",
+     f"00-{IDS}-01", f" 00-{IDS}-01 ", f"00-{IDS}-01-more", f"01-{IDS}-01-more", f"00-{IDS}-1",
+     f"00-{IDS.upper()}-01"],
+)  # fmt: skip
+def test_ids_are_those_that_the_library_reads(header: str) -> None:
+    context = trace.get_current_span(telemetry.extract({"traceparent": header})).get_span_context()
+    known = trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
+    assert telemetry.ids(header) == (known if context.is_valid else None)
 
 
 def test_ids_and_sampled() -> None:

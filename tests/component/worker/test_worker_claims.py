@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 from tests.component.worker.given import QUEUE, settings
 from tests.component.worker.unreliable import Unreliable
 from tests.unit.jobs.telling import BROKEN
 
+from penstock import telemetry
 from penstock.bus.protocol import BusRefused, Delivery, Outgoing
 from penstock.config.topology import pools
 from penstock.events.envelope import Event, encode, utc_now
@@ -19,6 +21,7 @@ from penstock.jobs import Backoff, Client, job, registry
 from penstock.jobs.lifecycle import State
 from penstock.jobs.payloads import payload
 from penstock.jobs.queues import queue_messages
+from penstock.telemetry import spans
 from penstock.testing.memory.bus import MemoryBus
 from penstock.worker.claiming.claimed_job import ClaimedJob
 from penstock.worker.claiming.claims import Claims
@@ -405,6 +408,24 @@ async def test_a_trace_header_that_cannot_travel_is_left_out(broker: Broker, hea
     [held] = await broker.a.claims.win([delivery], Company(runs_one=True))
     await broker.a.complete(held)
     assert (await broker.client.job("a")).state is State.COMPLETED
+
+
+@pytest.mark.parametrize(("most", "is_carried"), [(0, True), (1, False)])
+async def test_events_of_a_job_beyond_the_bound_of_traces_carry_none(
+    broker: Broker, most: int, is_carried: bool
+) -> None:
+    """Of two jobs of a traced dispatch, the second."""
+    spans.use(TracerProvider().get_tracer("test"), traces_per_second=most)
+    try:
+        with telemetry.span("dispatch"):
+            await broker.dispatch(2)
+        for held in await broker.a.win():
+            await broker.a.complete(held)
+    finally:
+        spans.use(None)
+    subject = broker.subjects.events("job", "*", "JobCompleted")
+    events = await broker.line.history(broker.subjects.events_stream, subject)
+    assert ["traceparent" in event.headers for event in events] == [True, is_carried]
 
 
 @pytest.mark.parametrize("sequence", ["0", "-1", str(2**63), "9" * 40])

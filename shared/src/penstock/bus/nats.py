@@ -209,18 +209,26 @@ class NatsBus(Connection):
             if not streams or len(states) >= page.get("total", 0):
                 return states
 
-    async def missing_streams(self) -> list[str]:
-        """The streams that the broker lacks, of those that this client looks for.
+    def stream_names(self) -> list[str]:
+        """The streams that this client looks for.
 
         With a key that makes no streams that is only the event log, which is made last: each role
         may look for it, and of other streams for those that it reads.
+        """
+        if not self._looks_for_all:
+            return [self.subjects.events_stream]
+        return [stream["name"] for stream in streams.streams(self._settings, self.subjects)]
+
+    async def missing_streams(self, names: Sequence[str] | None = None) -> list[str]:
+        """The streams that the broker lacks.
+
+        Args:
+            names: those looked for; None for all of :meth:`stream_names`.
 
         Raises:
             BusError
         """
-        names = [stream["name"] for stream in streams.streams(self._settings, self.subjects)]
-        if not self._looks_for_all:
-            names = [self.subjects.events_stream]
+        names = self.stream_names() if names is None else names
         answers = [await self._api(f"STREAM.INFO.{name}", fail=False) for name in names]
         codes = [answer.get("error", {}).get("err_code") for answer in answers]
         return [name for name, code in zip(names, codes, strict=True) if code == _NO_STREAM]

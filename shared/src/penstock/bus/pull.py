@@ -49,14 +49,22 @@ class Inbox:
     Args:
         api_subject: ``$JS.API.CONSUMER.MSG.NEXT.<stream>.<consumer>``.
         unwanted: called with the ack subject of a message that no fetch waits for.
+        redelivers: the consumer gives messages again, which its count of pending ones leaves out.
     """
 
     def __init__(
-        self, client: WireClient, api_subject: str, unwanted: Callable[[bytes], None]
+        self,
+        client: WireClient,
+        api_subject: str,
+        unwanted: Callable[[bytes], None],
+        *,
+        redelivers: bool = True,
     ) -> None:
         self._client = client
         self._api = api_subject
         self._unwanted = unwanted
+        self._redelivers = redelivers
+        self._may_have_more = True
         self._subject = client.new_inbox()
         self._subscription: Subscription | None = None
         self._got: list[tuple[str, bytes, bytes, bytes | None]] = []
@@ -85,12 +93,13 @@ class Inbox:
             self._subscription = await self._client.subscribe_raw(f"{self._subject}.*", self._on)
         self.trouble, self.cut_short = "", False
         if time.monotonic() >= self._outstanding:
-            request = PullRequest(batch, no_wait=True, max_bytes=PAGE_BYTES)
-            got = await self._round(request, batch, 5.0)
-            if not got and self._too_large:
-                got = await self._round(PullRequest(1, no_wait=True), 1, 5.0)
-            if got or wait_seconds <= 0 or self.trouble:
-                return got
+            if self._may_have_more or self._redelivers or wait_seconds <= 0:
+                request = PullRequest(batch, no_wait=True, max_bytes=PAGE_BYTES)
+                got = await self._round(request, batch, 5.0)
+                if not got and self._too_large:
+                    got = await self._round(PullRequest(1, no_wait=True), 1, 5.0)
+                if got or wait_seconds <= 0 or self.trouble:
+                    return got
             request = PullRequest(1, expires=max(int(wait_seconds * 1e9), 10_000_000))
             self._outstanding = time.monotonic() + wait_seconds
             return await self._round(request, 1, wait_seconds + 0.5)
@@ -123,6 +132,7 @@ class Inbox:
         got, self._got = self._got, []
         if got:
             self._outstanding = 0.0
+        self._may_have_more = bool(got) and ack_numbers(got[-1][1])[-1] != b"0"
         return got
 
     def _on(self, subject: str, reply: bytes, body: bytes, headers: bytes | None) -> None:
@@ -155,7 +165,7 @@ class Inbox:
     def reconnected(self) -> None:
         """A restarted broker has no earlier pull: sends a new one."""
         self._outstanding = 0.0
-        self.missed = True
+        self.missed = self._may_have_more = True
         self._wake()
 
     async def close(self) -> None:

@@ -297,7 +297,8 @@ class Reader:
         await self._api(
             f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}
         )
-        return Inbox(self._client, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", lambda _: None)
+        next_message = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
+        return Inbox(self._client, next_message, lambda _: None, redelivers=False)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         while True:

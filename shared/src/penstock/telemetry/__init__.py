@@ -19,6 +19,7 @@ from penstock.telemetry.plain_spans import Shape
 from penstock.telemetry.propagation import extract, ids, inject, links, sampled, within
 from penstock.telemetry.spans import (
     ERROR,
+    beyond_pace,
     enabled,
     fail,
     handling,
@@ -35,6 +36,7 @@ __all__ = [
     "Shutdown",
     "Span",
     "SpanKind",
+    "beyond_pace",
     "enabled",
     "extract",
     "fail",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from penstock.telemetry.meters import Reading
 from penstock.telemetry.metrics import LOOP_LAG, SERVICE_CHECK
 
-BEAT_SECONDS = 0.5
+BEAT_SECONDS = 1.0
 SILENT_SECONDS = 10.0
 """An event loop that has not turned for so long is stuck: a restart is worth it."""
 

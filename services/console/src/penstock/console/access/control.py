@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from penstock.bus.protocol import Bus
 from penstock.config import Settings
 from penstock.console.access.elevation import Elevations
 from penstock.console.access.live_directory import LiveDirectory
 from penstock.console.access.login_limits import LoginLimits
-from penstock.console.access.oidc.flow import OidcLogins
 from penstock.console.access.passwords import Passwords
 from penstock.console.access.rights import BY_SETTING, Rights
 from penstock.events.subjects import Subjects
 from penstock.operations.audit_log import AuditLog
 from penstock.operations.console_access import ConsoleAccess
+
+if TYPE_CHECKING:
+    from penstock.console.access.oidc.flow import OidcLogins
 
 COOKIE, PLAIN_COOKIE = "__Host-penstock", "penstock-session"
 ATTEMPT_COOKIE, PLAIN_ATTEMPT_COOKIE = "__Host-penstock-login", "penstock-login"
@@ -72,5 +75,13 @@ def control(
         is_encrypted=bool(settings.console.tls_certificate_file),
         read_only=settings.console.read_only,
         rights=rights or Rights(BY_SETTING),
-        oidc=OidcLogins(settings.console) if settings.console.oidc.issuer else None,
+        oidc=_oidc_logins(settings),
     )
+
+
+def _oidc_logins(settings: Settings) -> OidcLogins | None:
+    if not settings.console.oidc.issuer:
+        return None
+    from penstock.console.access.oidc.flow import OidcLogins  # noqa: PLC0415 - httpx: 9 MB
+
+    return OidcLogins(settings.console)

@@ -6,19 +6,21 @@ import logging
 from collections import deque
 from datetime import timedelta
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from litestar import Request
 from litestar.exceptions import TooManyRequestsException
 
 from penstock.console.access.control import AccessControl
-from penstock.console.access.oidc.flow import OidcLogins, Person
 from penstock.console.access.recorder import address_of
 from penstock.console.web.credentials import Principal
 from penstock.events.console import Role, SessionEnded, SessionStarted
 from penstock.events.envelope import new_id, utc_now
 from penstock.operations.api_tokens import digest, new_secret
+
+if TYPE_CHECKING:
+    from penstock.console.access.oidc.flow import OidcLogins, Person
 
 log = logging.getLogger("penstock.console")
 

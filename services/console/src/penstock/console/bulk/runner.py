@@ -29,7 +29,7 @@ log = logging.getLogger("penstock.console.bulk")
 KIND, LEASE = "bulk", "lease"
 LEASE_SECONDS = 6.0
 MOST_AT_ONCE = 500
-_LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 0.5
 _PARTS_A_SECOND = 5
 _NOTED_SHARE, _NOTED_MIN_SECONDS, _NOTED_MAX_SECONDS = 0.01, 1.0, 15.0
 """Progress is stored each hundredth of the time that an action has taken: of a long one seldom."""

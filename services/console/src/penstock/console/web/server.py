@@ -14,10 +14,12 @@ from penstock.config.console import Console as ConsoleSettings
 from penstock.console.web.gate import Gate
 from penstock.console.web.slow_clients import MOST_CONNECTIONS, ImpatientProtocol
 from penstock.runtime.service import Service
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.console")
 
 _ENDING_SECONDS = 1
+_DATE_SECONDS = 1.0
 _BACKLOG = 2048
 _SPARE_CONNECTIONS = 500
 """Beyond those among which one makes room for the next: then each is answered 503."""
@@ -33,11 +35,22 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, shown: str) -> None:
         super().__init__(config)
         self._shown = shown
+        self._ending = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             log.info("console: %s", self._shown)
+
+    async def main_loop(self) -> None:
+        """Uvicorn's own looks ten times a second whether to end, to set the date once a second."""
+        while not await self.on_tick(0):
+            await within(_DATE_SECONDS, self._ending.wait())
+
+    def end(self) -> None:
+        """Takes no more connections; requests that run have a moment to end."""
+        self.should_exit = True
+        self._ending.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -88,5 +101,5 @@ async def serve(
     )
     serving = service.spawn(server.serve([bound]), "http")
     await service.stopping.wait()
-    server.should_exit = True
+    server.end()
     await asyncio.wait([serving], timeout=2 * _ENDING_SECONDS)

@@ -13,6 +13,7 @@ import msgspec
 import psutil
 
 from penstock.executor.core.stuck import IDLE
+from penstock.executor.processes import all_below
 
 IDLE_SHARE = 0.02
 """Of one core. A worker whose job waits uses a third of this: it looks after its claims."""
@@ -39,7 +40,7 @@ class Vitals:
             process = psutil.Process(pid)
             with process.oneshot():
                 state, memory = process.status(), process.memory_info().rss
-            used = _cpu_seconds(process)
+            used = _cpu_seconds(pid)
         except psutil.Error:
             return None
         before_at, before = self._used.get(pid, (now, used))
@@ -52,12 +53,12 @@ class Vitals:
         self._used = {pid: used for pid, used in self._used.items() if pid in pids}
 
 
-def _cpu_seconds(process: psutil.Process) -> float:
+def _cpu_seconds(pid: int) -> float:
     """Of the process and what it has started."""
     total = 0.0
-    for part in (process, *process.children(recursive=True)):
+    for part in (pid, *all_below(pid)):
         with suppress(psutil.Error):
-            times = part.cpu_times()
+            times = psutil.Process(part).cpu_times()
             total += times.user + times.system
     return total
 

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from penstock.config import Settings
+from penstock.executor.processes import all_below, below
 from penstock.executor.spark.supervisor import command
 from penstock.operations.process_identity import start_ticks
 from penstock.runtime import children
@@ -52,12 +52,7 @@ class HostSpark:
 
     def pids(self) -> list[int]:
         """Of the supervisor and its Spark; empty when none is this executor's own child."""
-        if self.pid is None:
-            return []
-        with suppress(psutil.Error):
-            supervisor = psutil.Process(self.pid)
-            return [supervisor.pid, *(child.pid for child in supervisor.children(recursive=True))]
-        return []
+        return [] if self.pid is None else [self.pid, *all_below(self.pid)]
 
     @property
     def state(self) -> str:
@@ -66,7 +61,7 @@ class HostSpark:
             return "remote"
         if self.pid is None:
             return "unused" if self._is_starting else "down"
-        return "running" if len(self.pids()) > 1 else "unused"
+        return "running" if below(self.pid) else "unused"
 
     async def run(self) -> None:
         """Until cancelled or stopped; returns at once where Spark is remote."""

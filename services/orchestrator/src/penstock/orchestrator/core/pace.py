@@ -6,6 +6,7 @@ import msgspec
 
 BEGIN, TARGET = 0.9, 0.75
 """History is shortened when it takes this share of its limit, down to that one."""
+_FAR = 0.5
 _HARDLY = 0.05
 """Where what lives is more than the target, a pass begins when the log holds so much besides."""
 KEPT_AGE = 0.98
@@ -47,6 +48,10 @@ class Pace(msgspec.Struct):
         """Whether a pass is to begin that frees space, however young what leaves is."""
         is_refusing = bool(self.accepted) and held > self.accepted
         return held > self.begin_at or (is_refusing and now >= self.again_at)
+
+    def is_far(self, held: int, age_seconds: float) -> bool:
+        """Whether the log will not be due within seconds, in bytes as well as in age."""
+        return held < self.limit * _FAR and age_seconds < self.max_age_seconds * _FAR
 
     def has_space(self, held: int) -> bool:
         """Whether a pass that frees space has freed enough."""

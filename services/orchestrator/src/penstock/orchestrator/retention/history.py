@@ -49,7 +49,7 @@ from penstock.runtime.service import Service
 
 log = logging.getLogger("penstock.orchestrator")
 
-_CHECK_SECONDS = 0.5
+_CHECK_SECONDS, _FAR_SECONDS = 0.5, 2.0
 _LEASE_SECONDS = 3.0
 _REPORT_SECONDS = 10.0
 _PAGE = 1000
@@ -107,7 +107,7 @@ class History:
         self._removed_bytes = 0  # of the pass that is going on
         self._ahead: list[Stored] = []
         self.removed = 0
-        self.leads = self._is_ready = False
+        self.leads = self._is_ready = self._is_far = False
         self._extra = 0
 
     async def run(self, running: Service) -> None:
@@ -122,7 +122,7 @@ class History:
 
     async def _lead(self, running: Service, term: Term) -> None:
         self.leads, self._is_ready, trouble = True, False, ""
-        while term.held and await running.pause(_CHECK_SECONDS):
+        while term.held and await running.pause(_FAR_SECONDS if self._is_far else _CHECK_SECONDS):
             try:
                 if not self._is_ready:
                     await self._workflows.look_for_gap()
@@ -165,6 +165,7 @@ class History:
         age = await self._age(extent, self.uncarried.begins)
         await self._report_state(extent, age)
         began = time.monotonic()
+        self._is_far = self._pace.is_far(extent.bytes, age)
         if not extent.messages or not self._pace.is_due(extent.bytes, age, began):
             return 0
         frees_space = self._pace.needs_space(extent.bytes, began)

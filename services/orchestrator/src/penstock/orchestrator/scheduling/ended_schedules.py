@@ -19,7 +19,7 @@ from penstock.orchestrator.core.unresolved import Step
 log = logging.getLogger("penstock.orchestrator")
 
 MOST_KEPT = 100_000
-_ROUND_SECONDS = 0.2
+_ROUND_SECONDS = 1.0
 _SUSPENDED = frozenset({"WorkflowAdvanced", "WorkflowBlocked", "WorkflowResumed"})
 _ENDS = frozenset({"JobCompleted", "JobDead"})
 

@@ -10,33 +10,29 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from penstock.bus.protocol import Bus, BusError, Expect, Outgoing
 from penstock.events.subjects import Subjects
 from penstock.jobs.queues import queue_messages
 from penstock.orchestrator.core.unresolved import Step
+from penstock.runtime.tasks import within
 
 log = logging.getLogger("penstock.orchestrator")
 
 MOST_KEPT = 100_000
 MOST_AT_ONCE = 100
 """When more are due at one instant, the broker fires them: it is quicker at many."""
-_LONGEST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 1.0
+"""The broker's clock, by which they are due, is learned anew from time to time."""
 
 
 class Timers:
-    """Keeps which jobs are due when, and starts them.
+    """Keeps which jobs are due when, and starts them."""
 
-    Args:
-        pause: waits so many seconds; False when it is time to end.
-    """
-
-    def __init__(
-        self, bus: Bus, subjects: Subjects, pause: Callable[[float], Awaitable[bool]]
-    ) -> None:
-        self._bus, self._subjects, self._pause = bus, subjects, pause
+    def __init__(self, bus: Bus, subjects: Subjects) -> None:
+        self._bus, self._subjects = bus, subjects
+        self._has_sooner = asyncio.Event()
         self._due: list[tuple[float, str, str]] = []
         self._kept: set[tuple[float, str, str]] = set()
 
@@ -49,10 +45,14 @@ class Timers:
         if due > self._bus.now() and len(self._due) < MOST_KEPT:
             self._kept.add(entry)
             heapq.heappush(self._due, entry)
+            if self._due[0] == entry:
+                self._has_sooner.set()
 
     async def run(self) -> None:
-        """Until it is time to end."""
-        while await self._pause(self._next_look(self._bus.now())):
+        """Starts what is due, without end."""
+        while True:
+            await within(self._next_look(self._bus.now()), self._has_sooner.wait())
+            self._has_sooner.clear()
             due = self.take(self._bus.now())
             # A flood at one instant is left to the broker, which fires many quicker than requests.
             if 0 < len(due) <= MOST_AT_ONCE:

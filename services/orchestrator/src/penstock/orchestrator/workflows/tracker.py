@@ -53,6 +53,7 @@ log = logging.getLogger("penstock.orchestrator")
 Workflow = Batch | Graph
 _START = JobStarted.__name__
 _ROUND_SECONDS = 0.25
+_IDLE_ROUND_SECONDS = 1.0
 _AT_ONCE = 32
 _STOPPED_SECONDS = 3.0
 _STATES: dict[str, Any] = {"batch": BatchState, "graph": GraphState}
@@ -312,7 +313,8 @@ class WorkflowTracker:
         away, looked = False, time.monotonic()
         while True:
             # Events wake it at once; the round is for steps that become due by time alone.
-            await within(_ROUND_SECONDS, self._woken.wait())
+            wait_seconds = _ROUND_SECONDS if self.unfinished else _IDLE_ROUND_SECONDS
+            await within(wait_seconds, self._woken.wait())
             self._woken.clear()
             await self._resume_after_pause()
             names = self._touched

@@ -85,6 +85,7 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
             is none.
         live: what the run shows of itself while it goes on.
         trace: the trace headers of its message, for the events that follow.
+        is_traced: it is within the worker's bound of traces a second.
         yielded: why the platform interrupted it: it goes back to its queue unless it was done.
         lost: another worker or a cancel decides about this job now: nothing is recorded for it.
         recorded_progress: the progress that its last JobProgressed holds.
@@ -112,6 +113,7 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
     most_beside: int = 0
     live: LiveRun = msgspec.field(default_factory=LiveRun)
     trace: dict[str, str] = {}
+    is_traced: bool = True
     yielded: str = ""
     lost: bool = False
     recorded_progress: tuple[int, int | None] | None = None
@@ -125,6 +127,15 @@ class ClaimedJob(msgspec.Struct, kw_only=True, eq=False):
     @property
     def id(self) -> str:
         return self.payload.id
+
+    @property
+    def trace_of_events(self) -> dict[str, str]:
+        """For its start and its success: the trace headers, unless it has no span.
+
+        For each message with the header of a sampled trace the broker makes a map of its headers,
+        and stores 70 bytes more.
+        """
+        return self.trace if self.is_traced else {}
 
     @property
     def queue(self) -> str:

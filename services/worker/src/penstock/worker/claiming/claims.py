@@ -205,7 +205,7 @@ class Claims:
         )
 
     def _start(self, job: ClaimedJob, event: JobStarted) -> Outgoing:
-        return self.joblog.outgoing(event, job.sequence, job.trace)
+        return self.joblog.outgoing(event, job.sequence, job.trace_of_events)
 
     async def _not_ended(
         self,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from penstock import telemetry
 from penstock.bus.protocol import Delivery
 from penstock.config import Profile
 from penstock.events.job import JobError
@@ -166,6 +167,7 @@ class Reader:
             started_at=now,
             most_beside=_most_beside(delivery),
             trace=trace_of(delivery.headers),
+            is_traced=not telemetry.beyond_pace(),
             # a workflow goes on from what it recorded: a second run of an advance does no harm
             max_lost=worker_loss.own_limit(kind.max_lost, 0 if kind.kind else tries),
         )

@@ -149,8 +149,8 @@ def failure(job: ClaimedJob, error: BaseException) -> Outcome:
 
 def span(job: ClaimedJob) -> Any:
     """A context manager: the span of the attempt."""
-    if (unsampled := telemetry.unsampled()) is not None:
-        return unsampled
+    if not (job.is_traced and telemetry.enabled()):
+        return telemetry.unsampled()
     return telemetry.handling(
         _shape(job.payload.function, job.queue),
         job.delivery.headers,

@@ -230,7 +230,10 @@ class Recorder:
     async def _append_all(
         self, pending: list[tuple[ClaimedJob, JobCompleted]]
     ) -> Sequence[int | BusError]:
-        messages = [self._joblog.outgoing(event, job.sequence, job.trace) for job, event in pending]
+        messages = [
+            self._joblog.outgoing(event, job.sequence, job.trace_of_events)
+            for job, event in pending
+        ]
         try:
             return await self._bus.append_many(messages)
         except BusUnavailable as error:

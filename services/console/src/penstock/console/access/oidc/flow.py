@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from penstock.config.console import Console as ConsoleSettings
+from penstock.console.access.oidc import CALLBACK
 from penstock.console.access.oidc.attempts import Attempt, Attempts
 from penstock.console.access.oidc.id_tokens import LEEWAY_SECONDS, Claims, UnknownKey, verify
 from penstock.console.access.oidc.persons import name_of, role_of
@@ -20,7 +21,6 @@ from penstock.events.console import Role
 
 log = logging.getLogger("penstock.console")
 
-CALLBACK = "/login/oidc/callback"
 _LONGEST_CODE = 4_000
 
 

@@ -11,7 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromQuery
 
 from penstock.console.access.logins import Logins, origin_of
-from penstock.console.access.oidc.flow import CALLBACK
+from penstock.console.access.oidc import CALLBACK
 from penstock.console.access.oidc.refusals import LoginRefused, ProviderFailed
 from penstock.console.pages.forms import go
 from penstock.console.pages.rendering import Pages

@@ -63,6 +63,7 @@ from penstock.telemetry.meters import Meters
 log = logging.getLogger("penstock.orchestrator")
 
 _ROUND_SECONDS = 0.25
+_IDLE_ROUND_SECONDS = 1.0
 _DECODED = 6
 """Times the size of a body that its event takes in memory."""
 _ENDED = {state for state in State if state.ended}
@@ -374,7 +375,7 @@ class SuspendedWorkflows:
         """Wakes those that are due as soon as they are, without end."""
         is_away = False
         while True:
-            await self._agenda.wait(_ROUND_SECONDS)
+            await self._agenda.wait(_ROUND_SECONDS if self.unfinished else _IDLE_ROUND_SECONDS)
             try:
                 with skipping_poison("a round of suspended workflows"):
                     await self.round(self._bus.now())
