@@ -78,7 +78,7 @@ class Limits(NamedTuple):
 _MOST_REMEMBERED = 10_000
 _limits_by_host: dict[str, tuple[HostSnapshot, Rules, Limits]] = {}
 """Of each host's last snapshot: it is looked at twice in a round, and in each round until the next
-one comes. Those of 200 hosts took a fifth of the time of a requested decision."""
+one comes."""
 
 
 def limits(host: HostSnapshot, rules: Rules) -> Limits:
