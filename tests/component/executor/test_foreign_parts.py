@@ -221,7 +221,9 @@ def test_those_that_no_executor_claims_are_drained_by_their_own_signal(
 ) -> None:
     script = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS
     obeys = processes.start("obeys")
-    asked = processes.start("asked", drain=Drain(signal="QUIT"))
+    # Commands that a script runs in the background begin with QUIT ignored, and so do these tests.
+    dies = "import signal\nsignal.signal(signal.SIGQUIT, signal.SIG_DFL)\n" + SLEEPS
+    asked = processes.start("asked", dies, Drain(signal="QUIT"))
     ignores = processes.start("ignores", script, Drain(seconds=0.5, then="INT"))
     stopped = processes.start("stopped")
     stopped.signal(signal.SIGSTOP)
