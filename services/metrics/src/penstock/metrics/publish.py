@@ -27,14 +27,14 @@ class Publisher:
 
     async def publish(self, snapshots: Sequence[PoolSnapshot]) -> None:
         """Raises BusError when the broker did not store one of them."""
-        messages = [self._message(snapshot) for snapshot in snapshots]
-        for answer in await self._bus.append_many(messages):
-            if isinstance(answer, BusError):
-                raise answer
+        await self._store([self._message(snapshot) for snapshot in snapshots])
 
     async def publish_unread(self, unread: Sequence[SourceUnread]) -> None:
         """Why pools have no snapshots yet, in their place; raises BusError likewise."""
-        messages = [Outgoing(self._subjects.pool_snapshot(one.pool), encode(one)) for one in unread]
+        subject = self._subjects.pool_snapshot
+        await self._store([Outgoing(subject(one.pool), encode(one)) for one in unread])
+
+    async def _store(self, messages: Sequence[Outgoing]) -> None:
         for answer in await self._bus.append_many(messages):
             if isinstance(answer, BusError):
                 raise answer

@@ -75,7 +75,9 @@ def explain(
                 continue
             if (result.round.epoch, result.round.number) == key:
                 if isinstance(result, Step):
-                    return _explained(recorded, result, installed, other)
+                    explained = _explained(recorded, result, installed, other)
+                    estimated = _estimated(recorded, result)
+                    return msgspec.structs.replace(explained, estimated=estimated)
                 why = result.why or why
     return Explanation(recomputed="not in the log", why=(why,))
 
@@ -84,20 +86,14 @@ def _explained(
     recorded: Recorded, step: Step, installed: Installed, other: OtherSettings | None
 ) -> Explanation:
     instead = None if other is None else _instead(recorded, step, installed, other)
-    differences, estimated = unlike(step, recorded), _estimated(recorded, step)
+    differences = unlike(step, recorded)
     if not differences:
         changes = [] if other is not None else _nearest(recorded, step)
-        return Explanation(
-            recomputed="equal", changes=tuple(changes), instead=instead, estimated=estimated
-        )
+        return Explanation(recomputed="equal", changes=tuple(changes), instead=instead)
     if step.round.program != program():
         why = (step.round.program, *differences)
-        return Explanation(
-            recomputed="other program", why=why, instead=instead, estimated=estimated
-        )
-    return Explanation(
-        recomputed="different", why=differences, instead=instead, estimated=estimated
-    )
+        return Explanation(recomputed="other program", why=why, instead=instead)
+    return Explanation(recomputed="different", why=differences, instead=instead)
 
 
 def _estimated(recorded: Recorded, step: Step) -> tuple[str, ...]:

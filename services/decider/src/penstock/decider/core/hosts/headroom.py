@@ -39,8 +39,8 @@ class Needs:
         measured, rules = inputs.measured_hosts, inputs.rules
         bounds = [limits(measured[host].snapshot, rules) for host in hosts.fresh]
         self._most_started = max([host.start.memory_bytes for host in bounds], default=inf)
-        self._most_kept = max([host.keep_bytes for host in bounds], default=inf)
-        self._most_kept = max(self._most_kept, self._most_started)
+        kept = [max(host.start.memory_bytes, host.keep_bytes) for host in bounds]
+        self._most_kept = max(kept, default=inf)
 
     def of(self, pool: Pool, remembered: PoolState) -> Need:
         measured = self.measured(pool)
