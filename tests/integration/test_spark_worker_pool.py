@@ -18,6 +18,13 @@ from penstock.runtime.paths import LOOPBACK
 
 pytestmark = pytest.mark.spark
 START = 60.0
+COUNT = """
+import os, time
+assert spark.range(1000).count() == 1000
+print("counted", flush=True)
+while not os.path.exists({end!r}):
+    time.sleep(0.1)
+"""
 
 
 async def test_workers_come_run_an_application_and_go(
@@ -33,9 +40,16 @@ async def test_workers_come_run_an_application_and_go(
             [worker] = cluster.alive()
             assert worker.resources["etl"].addresses == (f"{ready.worker}/0",)
 
-            count = "assert spark.range(1000).count() == 1000\n"
+            end = tmp_path / "end"
+            code = COUNT.format(end=str(end))
             wanted = {"spark.executor.resource.etl.amount": "1"}
-            with application(cluster.settings, count, tmp_path / "app.log", **wanted) as app:
+            with application(cluster.settings, code, tmp_path / "app.log", **wanted) as app:
+                await eventually(lambda: "counted" in app.last_words(100), 120)
+                [running] = cluster.view().activeapps
+                [executor] = cluster.master.totals(running.id)
+                assert executor.id == "0", "the driver runs no tasks, and Spark times it all along"
+                assert executor.ended_tasks
+                end.touch()
                 await eventually(lambda: app.exit_code is not None, 120)
                 assert app.exit_code == 0
 

@@ -56,8 +56,18 @@ GOLDEN = [
     ({"growth_per_second": 50.0}, 3.0),  # no more than half as many
     ({"rows_per_second": 0.0}, 0.0),
     ({"task_seconds_per_row": None}, 0.0),
-    # 40 task seconds under way that came in 4 s; it runs 10 s on 4 slots
-    ({"running_seconds": 1.0, "running_task_seconds": 40.0}, 10.0),
+    # 40 task seconds under way that came in 4 s, so at least (sqrt(2000) - 1)^2 rows
+    ({"running_seconds": 1.0, "running_task_seconds": 40.0}, 9.557786),
+    # 2 rows under way where 1.6 are usual are no more than chance
+    (
+        {
+            "rows_per_second": 0.4,
+            "task_seconds_per_row": 5.0,
+            "running_seconds": 1.0,
+            "running_task_seconds": 10.0,
+        },
+        2.0,
+    ),
     # the same with rows held back: as many rows as the source lets through say nothing of the rate
     ({"running_seconds": 1.0, "running_task_seconds": 40.0, "lag_rows": 1}, 2.002),
     # late already: what gathers meanwhile is to be done in time
@@ -97,6 +107,8 @@ loads = st.builds(
     batch_seconds=st.floats(0, 100),
     task_seconds_per_row=st.floats(1e-6, 1),
     fixed_seconds=st.floats(0, 100),
+    running_seconds=st.floats(0, 100),
+    running_task_seconds=st.floats(0, 1e4),
     slots=st.floats(0, 100),
 )
 times = st.floats(0.5, 600)

@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _SECONDS = 2.0
 _MOST_BYTES = 16_000_000
+_DRIVER = "driver"
 _APP_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -142,8 +143,12 @@ class Master:
         return frozenset(tag for job in jobs for tag in job.job_tags)
 
     def totals(self, app_id: str) -> tuple[AppExecutor, ...]:
-        """All executors that an application has had."""
-        return self._get(f"{_api(app_id)}/allexecutors", tuple[AppExecutor, ...])
+        """All executors that an application has had.
+
+        Spark lists the driver among them, with the application's age for the duration of its tasks.
+        """
+        listed = self._get(f"{_api(app_id)}/allexecutors", tuple[AppExecutor, ...])
+        return tuple(one for one in listed if one.id != _DRIVER)
 
     def _get(self, path: str, kind: type[T]) -> T:
         where = f"{self.url}{path}"

@@ -95,12 +95,21 @@ def came(*rows: float, every: float = 2.0) -> list[Batch]:
 
 
 def test_a_step_is_known_at_once_and_is_no_trend() -> None:
-    assert rate_of(came(20, 20, 20, 60)) == Rate(rows_per_second=30.0)
-    assert rate_of(came(20, 20, 60, 60)) == Rate(rows_per_second=30.0)
+    assert rate_of(came(2000, 2000, 2000, 6000)).rows_per_second == pytest.approx(3000, rel=0.03)
+    assert rate_of(came(2000, 2000, 6000, 6000)).rows_per_second == pytest.approx(3000, rel=0.03)
+    assert rate_of(came(2000, 2000, 6000, 6000)).growth_per_second == 0.0
+
+
+def test_a_few_rows_more_are_chance() -> None:
+    assert rate_of(came(1, 1, 1, 2)) == Rate(rows_per_second=4 / 6)
+    assert rate_of(came(1, 2, 3, 4)) == Rate(rows_per_second=9 / 6)
+    assert rate_of(came(1, 1, 1, 9)).rows_per_second == 2.0, "(3 - 1)^2 in 2 s"
 
 
 def test_a_rate_that_grew_twice_grows() -> None:
-    assert rate_of(came(20, 20, 30, 50)) == Rate(rows_per_second=25.0, growth_per_second=2.5)
+    grown = rate_of(came(2000, 2000, 3000, 5000))
+    assert grown.rows_per_second == pytest.approx(2500, rel=0.03)
+    assert grown.growth_per_second == pytest.approx(250, rel=0.15)
 
 
 def test_a_rate_falls_over_three_batches() -> None:

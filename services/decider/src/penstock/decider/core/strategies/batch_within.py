@@ -14,9 +14,10 @@ trigger. Where a batch runs for longer than `N`, `T` is its time, and what the s
 
 `x` is what comes now, and where that grows, what will come when a Worker that is started now is
 ready. Rows of a batch under way are not known before its end, but its tasks are: where they take
-more than the rows of before, and the source holds nothing back, `x` is as much higher. A batch that
-would be late, and that further Workers can still help, asks for as many; so does the first batch of
-a run, such as what gathered while the query did not run, before any row of it was measured.
+more than the rows of before, and the source holds nothing back, `x` is as much higher, less what
+chance may add to so few rows. A batch that would be late, and that further Workers can still help,
+asks for as many; so does the first batch of a run, such as what gathered while the query did not
+run, before any row of it was measured.
 
 Fewer Workers are asked for when fewer were enough for `hold_seconds`. They are decommissioned: a
 task that runs is finished, and the batch goes on on the others.
@@ -40,6 +41,7 @@ from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategies.deadline.pool_view import spawn_of
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask, whole
 from penstock.events.snapshot import StreamLoad
+from penstock.measuring.counts import least_expected
 
 _MOST_FIXED_SHARE = 0.5
 """Of the promise: where more of it is fixed, slots alone cannot keep it, and their number is not
@@ -147,8 +149,10 @@ def work_per_second(load: StreamLoad, spawn_seconds: float = 0.0) -> float:
     # The rows of a batch under way came in the time between the two triggers before it; where the
     # source holds rows back, they are as many as it may have, which says nothing.
     since = max(load.interval_seconds, load.batch_seconds)
-    is_known = since > 0 and not load.lag_rows
-    return max(per_row * rows, load.running_task_seconds / since if is_known else 0.0)
+    if since <= 0 or load.lag_rows or not per_row:
+        return per_row * rows
+    under_way = least_expected(load.running_task_seconds / per_row)
+    return per_row * max(rows, under_way / since)
 
 
 def batch_seconds(load: StreamLoad, slots: float, promise_seconds: float) -> float:

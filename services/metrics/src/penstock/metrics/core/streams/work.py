@@ -21,6 +21,8 @@ from itertools import pairwise
 
 import msgspec
 
+from penstock.measuring.counts import least_expected
+
 MOST_BATCHES = 20
 """Batches that an estimate is made of: fewer follow a change sooner, more know the spread."""
 
@@ -103,9 +105,10 @@ def work_of(batches: Sequence[Batch]) -> Work:
 
 
 def rate_of(batches: Sequence[Batch]) -> Rate:
-    """The rate of arrivals: that of the latest batch, or the mean of the last three if more.
+    """The rate of arrivals: the mean of the last three batches, or what the latest proves if more.
 
-    It grows where it grew twice in a row; the smaller growth counts, so that a step is no trend.
+    Two rows where one is usual may be chance, 2,000 where 1,000 are usual are not. It grows where
+    it grew twice in a row; the smaller growth counts, so that a step is no trend.
     """
     gaps = [
         (after.triggered_at - before.triggered_at, after.arrived_rows)
@@ -115,12 +118,13 @@ def rate_of(batches: Sequence[Batch]) -> Rate:
     if not gaps:
         return Rate()
     rates = [rows / seconds for seconds, rows in gaps]
+    proven = [least_expected(rows) / seconds for seconds, rows in gaps]
     mean = sum(rows for _, rows in gaps) / sum(seconds for seconds, _ in gaps)
     growth = 0.0
     if len(rates) == 3:
-        steps = [(rates[nth] - rates[nth - 1]) / gaps[nth][0] for nth in (1, 2)]
+        steps = [(proven[nth] - rates[nth - 1]) / gaps[nth][0] for nth in (1, 2)]
         growth = max(min(steps), 0.0)
-    return Rate(rows_per_second=max(rates[-1], mean), growth_per_second=growth)
+    return Rate(rows_per_second=max(proven[-1], mean), growth_per_second=growth)
 
 
 def interval_of(batches: Sequence[Batch]) -> float:
