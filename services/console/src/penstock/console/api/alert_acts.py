@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request
-from litestar.exceptions import HTTPException, ValidationException
+from litestar.exceptions import ValidationException
 from litestar.handlers import HTTPRouteHandler
 
 from penstock.console.core.alerts.rules import LABELS
@@ -34,11 +34,6 @@ def actor(request: Request[Any, Any, Any]) -> str:
     """The name of the caller."""
     principal = request.scope["state"].get(PRINCIPAL)
     return principal.name[:100] if principal else "unknown"
-
-
-def conflict(detail: str) -> HTTPException:
-    """The answer to an act that what is there does not allow."""
-    return HTTPException(detail, status_code=409)
 
 
 def check_labels(names: Iterable[str], where: str) -> None:

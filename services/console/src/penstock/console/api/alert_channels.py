@@ -18,13 +18,14 @@ from litestar.params import FromPath, JSONBody
 from penstock.console.alerts.addresses import AddressRefused, check_address
 from penstock.console.alerts.book import MOST_CHANNELS
 from penstock.console.alerts.webhook import SendFailed
-from penstock.console.api.alert_acts import act, actor, conflict, note
+from penstock.console.api.alert_acts import act, actor, note
 from penstock.console.api.alert_rules import send_test
 from penstock.console.api.endpoint import Listing, Routes, read, whole
 from penstock.console.core.alerts.channels import BadChannel, Channel, Secrets, check
 from penstock.console.core.alerts.rules import Identifier, Name
 from penstock.console.core.times import instant
 from penstock.console.parts import Console
+from penstock.console.web.conflict import Conflict
 from penstock.console.web.entity_tags import check_unchanged, tag
 from penstock.events.alerting import AlertChannelRemoved, AlertChannelSaved
 from penstock.views import wording
@@ -220,7 +221,7 @@ def routes(console: Console) -> Routes:
     async def create(data: JSONBody[ChannelInput], request: Request[Any, Any, Any]) -> ChannelShown:
         """Makes a channel; its address and key are sealed, and never shown again."""
         if data.id in book.channels:
-            raise conflict(f"there is a channel {data.id!r} already; use PUT to change it")
+            raise Conflict(f"there is a channel {data.id!r} already; use PUT to change it")
         return await save_channel(console, data, request)
 
     @act("PUT", "/alerts/channels/{channel_id:str}", "alert.channel.change")
@@ -245,7 +246,7 @@ def routes(console: Console) -> Routes:
             if any(channel_id in level.channels for level in rule.levels)
         ]
         if users:
-            raise conflict(f"the rule {users[0]!r} sends to it; change that first")
+            raise Conflict(f"the rule {users[0]!r} sends to it; change that first")
         note(request, f"channel:{channel_id}", shown(console, book.channels[channel_id]), None)
         await book.store(AlertChannelRemoved(name=channel_id, by=actor(request)))
 

@@ -11,13 +11,14 @@ from litestar.params import FromPath, JSONBody
 
 from penstock.bus.protocol import BusError, WrongSequence
 from penstock.console.alerts.book import MOST_RULES
-from penstock.console.api.alert_acts import act, actor, check_labels, conflict, note
+from penstock.console.api.alert_acts import act, actor, check_labels, note
 from penstock.console.api.endpoint import Listing, Routes, read, whole
 from penstock.console.computing.commands import TooManyComputations
 from penstock.console.core.alerts.backtest import Backtest
 from penstock.console.core.alerts.rules import Rule
 from penstock.console.core.alerts.states import Entry, Notification
 from penstock.console.parts import Console
+from penstock.console.web.conflict import Conflict
 from penstock.console.web.entity_tags import (
     PRECONDITION_FAILED,
     check_unchanged,
@@ -145,7 +146,7 @@ def routes(console: Console) -> Routes:
     async def create(data: JSONBody[Rule], request: Request[Any, Any, Any]) -> RuleSaved:
         """Makes a rule; the answer says what it would have done in the last 14 days."""
         if data.id in book.rules:
-            raise conflict(f"there is a rule {data.id!r} already; use PUT to change it")
+            raise Conflict(f"there is a rule {data.id!r} already; use PUT to change it")
         return await save_rule(console, data, request)
 
     @act("PUT", "/alerts/rules/{rule_id:str}", "alert.rule.change")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 
 import msgspec
-from litestar.exceptions import HTTPException
 from litestar.params import FromPath, JSONBody
 
 from penstock.bus.protocol import WrongSequence
@@ -13,12 +12,11 @@ from penstock.console.api.acts.receipt import ApiRequest, Reason, source_of
 from penstock.console.api.endpoint import Listing, Routes, read, whole
 from penstock.console.parts import Console
 from penstock.console.web.acting import act, acting
+from penstock.console.web.conflict import Conflict
 from penstock.console.web.credentials import Principal
 from penstock.console.web.scopes import Scope
 from penstock.events.muting import FunctionMuted
 from penstock.operations.muted_functions import MutedFunctions
-
-_CONFLICT = 409
 
 
 class MutedItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,5 +73,5 @@ def routes(console: Console) -> Routes:
     return muted, mute, unmute
 
 
-def _changed_meanwhile() -> HTTPException:
-    return HTTPException("it changed meanwhile; try again", status_code=_CONFLICT)
+def _changed_meanwhile() -> Conflict:
+    return Conflict("it changed meanwhile; try again")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
-from litestar.exceptions import HTTPException, NotFoundException, PermissionDeniedException
+from litestar.exceptions import NotFoundException, PermissionDeniedException
 from litestar.params import FromPath, JSONBody
 
 from penstock.bus.protocol import WrongSequence
@@ -17,6 +17,7 @@ from penstock.console.api.endpoint import Listing, Routes, read, whole
 from penstock.console.parts import Console
 from penstock.console.read_models.saved_views import SavedView, saved_views, store
 from penstock.console.web.acting import act, acting
+from penstock.console.web.conflict import Conflict
 from penstock.console.web.credentials import Principal
 from penstock.console.web.scopes import Scope
 from penstock.events.envelope import new_id
@@ -24,7 +25,6 @@ from penstock.events.saved_view import ViewEvent, ViewRemoved, ViewSaved
 
 MOST_VIEWS = 200
 """Of one owner."""
-_CONFLICT = 409
 
 
 class ViewInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ def routes(console: Console) -> Routes:
         try:
             return await store(bus, subjects, event, version)
         except WrongSequence:
-            raise HTTPException("it changed meanwhile; try again", status_code=_CONFLICT) from None
+            raise Conflict("it changed meanwhile; try again") from None
 
     async def save(
         request: ApiRequest, view_id: str, data: ViewInput, version: int = 0
@@ -99,7 +99,7 @@ def routes(console: Console) -> Routes:
         """Saves a view."""
         every = (await saved_views(bus, subjects)).values()
         if sum(one.owner == _name(request) for one in every) >= MOST_VIEWS:
-            raise HTTPException(f"at most {MOST_VIEWS} views; remove one", status_code=_CONFLICT)
+            raise Conflict(f"at most {MOST_VIEWS} views; remove one")
         return await save(request, new_id(), data)
 
     @act("PUT", "/views/{view_id:str}", Scope.READ, "view.change")

@@ -28,6 +28,7 @@ from msgspec import Meta
 from penstock.bus.protocol import Bus, Expect, Outgoing, WrongSequence
 from penstock.console.web.access import PRINCIPAL
 from penstock.console.web.acting import method_of, shows_secret
+from penstock.console.web.conflict import Conflict
 from penstock.console.web.credentials import Principal
 from penstock.events.envelope import Instant, utc_now
 from penstock.events.subjects import Subjects
@@ -46,7 +47,6 @@ _LONGEST_RECORD = 2 * _MOST_BYTES
 _MEDIA_TYPES = ("", "application/json")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 _UNPROCESSABLE = 422
-_CONFLICT = 409
 _LEAST_REDIRECT = 300
 _LEAST_ERROR = 400
 _TTL = {"Nats-TTL": f"{KEPT_SECONDS}s"}
@@ -128,9 +128,8 @@ class ActingRequests(ASGIMiddleware):
                 expected = stored.sequence
                 continue
             if time.monotonic() > deadline:
-                raise HTTPException(
+                raise Conflict(
                     "the first request with this Idempotency-Key still runs; try again later",
-                    status_code=_CONFLICT,
                     headers={"Retry-After": "5"},
                 )
             await asyncio.sleep(_LOOK_SECONDS)
@@ -163,11 +162,10 @@ class ActingRequests(ASGIMiddleware):
                 raise ValueError(f"{len(body)} bytes")
             return msgspec.json.decode(self._keys.open(body, _about(name)), type=Answered)
         except (MissingKey, Undecryptable, ValueError) as error:
-            raise HTTPException(
+            raise Conflict(
                 "what is kept of this Idempotency-Key does not open with this console's keys: look "
                 "whether it was done, then take a new key (several consoles need the same "
                 "encryption.key_file)",
-                status_code=_CONFLICT,
             ) from error
 
     def _subject(self, name: str) -> str:
@@ -225,10 +223,9 @@ def _replayed_body(body: bytes) -> Receive:
 
 async def _replay(record: Answered, send: Send) -> None:
     if record.body is None:
-        raise HTTPException(
+        raise Conflict(
             "the first request with this Idempotency-Key was done, and its answer is not kept: a "
             "secret is shown once, a very long answer too",
-            status_code=_CONFLICT,
         )
     headers = [(b"content-length", b"%d" % len(record.body))]
     if record.media_type:

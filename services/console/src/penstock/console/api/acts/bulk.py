@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 import msgspec
-from litestar.exceptions import HTTPException, PermissionDeniedException
+from litestar.exceptions import PermissionDeniedException
 from litestar.params import JSONBody
 
 from penstock.config.serving import serving
@@ -24,6 +24,7 @@ from penstock.console.parts import Console
 from penstock.console.read_models.bulk_selection import Example, GroupCount, Moment
 from penstock.console.read_models.queues import queue_items
 from penstock.console.web.acting import act, acting, check_limits
+from penstock.console.web.conflict import Conflict
 from penstock.console.web.credentials import Principal
 from penstock.console.web.scopes import Scope
 from penstock.events.bulk import BulkStarted
@@ -35,7 +36,6 @@ from penstock.jobs.tagging import check as check_tags
 MOST_RUNNING = 20
 USUAL_PER_SECOND, MOST_PER_SECOND = 100, 10_000
 CONFIRMED_WITHIN = timedelta(minutes=15)
-_CONFLICT = 409
 Target = Literal["jobs", "workflows", "batches", "graphs"]
 OfJobs = Literal["cancel", "retry", "delete", "move", "recover", "tag", "untag"]
 VerbName = OfJobs | Literal["retry-failed", "pause", "resume"]
@@ -136,13 +136,13 @@ def routes(console: Console) -> Routes:
         _check_terms(console, request, data)
         moment, count = _confirmed(console, request, data)
         if count != data.count:
-            raise conflict(f"the preview counted {count:,}, and {data.count:,} were confirmed")
+            raise Conflict(f"the preview counted {count:,}, and {data.count:,} were confirmed")
         running = [one for one in directory.newest_first() if not one.state.ended]
         if len(running) >= MOST_RUNNING:
-            raise conflict(f"{MOST_RUNNING} bulk actions have not ended; abort one of them")
+            raise Conflict(f"{MOST_RUNNING} bulk actions have not ended; abort one of them")
         counted = await console.bulk.count(chosen, moment)
         if not counted.count:
-            raise conflict("none of what was previewed is as it was; preview it again")
+            raise Conflict("none of what was previewed is as it was; preview it again")
         event = BulkStarted(
             bulk_id=new_id(),
             by=actor_of(request),
@@ -165,7 +165,7 @@ def routes(console: Console) -> Routes:
         _note(request, event.bulk_id, data, jobs=str(counted.count), **terms)
         action = await directory.store(event, 0)
         if action is None:
-            raise conflict("the action was stored, and is not shown yet; see /bulk")
+            raise Conflict("the action was stored, and is not shown yet; see /bulk")
         return bulk_item(action, request.scope["state"]["principal"])
 
     return preview, start
@@ -243,15 +243,15 @@ def _confirmed(console: Console, request: ApiRequest, data: NewBulk) -> tuple[Mo
     """As of when the set was chosen, and how many were counted.
 
     Raises:
-        HTTPException: the confirmation is not of this request, or it is too old.
+        Conflict: the confirmation is not of this request, or it is too old.
     """
     try:
         values = cursors.decode(data.confirm, _sealed_for(request, data), console.store.cursor_key)
         position, at_us, count, expires = (int(value) for value in values)
     except ValueError:
-        raise conflict("the confirmation is not one of this action; preview it again") from None
+        raise Conflict("the confirmation is not one of this action; preview it again") from None
     if utc_now().timestamp() > expires:
-        raise conflict("the preview is too old; preview it again")
+        raise Conflict("the preview is too old; preview it again")
     return Moment(position=position, at=instant(at_us)), count
 
 
@@ -271,7 +271,3 @@ def _note(request: ApiRequest, name: str, data: BulkInput, **after: str) -> None
     noted.target = f"bulk:{name}"
     about = {"verb": f"{data.verb} {data.target}", "filter": data.filter or ", ".join(data.ids)}
     noted.after = {key: value for key, value in {**about, **after}.items() if value}
-
-
-def conflict(detail: str) -> HTTPException:
-    return HTTPException(detail, status_code=_CONFLICT)

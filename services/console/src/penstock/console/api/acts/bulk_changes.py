@@ -10,13 +10,14 @@ from litestar.params import FromPath, JSONBody
 
 from penstock.bus.protocol import WrongSequence
 from penstock.console.api.access.caller import caller_of
-from penstock.console.api.acts.bulk import Speed, actor_of, conflict
+from penstock.console.api.acts.bulk import Speed, actor_of
 from penstock.console.api.acts.receipt import ACCEPTED, ApiRequest
 from penstock.console.api.bulk import BulkItem, action_or_404, bulk_item
 from penstock.console.api.endpoint import Routes
 from penstock.console.core.bulk.actions import Action
 from penstock.console.parts import Console
 from penstock.console.web.acting import act, acting
+from penstock.console.web.conflict import Conflict
 from penstock.console.web.credentials import Principal
 from penstock.console.web.scopes import Scope
 from penstock.events.bulk import BulkAborted, BulkEvent, BulkPaused, BulkResumed
@@ -45,14 +46,14 @@ def routes(console: Console) -> Routes:
         acting(request).target = f"bulk:{action.id}"
         for _ in range(_TRIES):
             if action.state.ended:
-                raise conflict(f"the action is {action.state} already")
+                raise Conflict(f"the action is {action.state} already")
             try:
                 changed = await directory.store(event, action.sequence) or action
                 return bulk_item(changed, caller_of(request))
             except WrongSequence:
                 newer = await directory.changed_since(action.sequence, action.id, 1.0)
                 action = newer or action
-        raise conflict("the action changes too quickly; try again")
+        raise Conflict("the action changes too quickly; try again")
 
     def about(request: ApiRequest, action_id: str) -> dict[str, Any]:
         return {"bulk_id": action_id, "by": actor_of(request), "source": "console"}

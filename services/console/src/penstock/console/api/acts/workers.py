@@ -17,10 +17,11 @@ from penstock.console.api.acts.receipt import (
 from penstock.console.api.endpoint import Routes
 from penstock.console.parts import Console
 from penstock.console.web.acting import act, acting
+from penstock.console.web.conflict import Conflict
 from penstock.console.web.scopes import Scope
 from penstock.operations.draining import drain_worker
 
-_CONFLICT, _UNAVAILABLE = 409, 503
+_UNAVAILABLE = 503
 
 
 def routes(console: Console) -> Routes:
@@ -51,10 +52,9 @@ def routes(console: Console) -> Routes:
                 status_code=_UNAVAILABLE,
             )
         if outcome == "unknown":
-            raise HTTPException(
+            raise Conflict(
                 f"the executor of host {row.host} does not run worker {name}: it has ended, or it "
                 "was started by hand",
-                status_code=_CONFLICT,
             )
         acting(request).detail = "it was draining already" if outcome == "already" else ""
         return await receipt(console, "worker", name)
