@@ -88,7 +88,7 @@ async def test_a_decision_is_recomputed_tried_and_simulated(
                 simulation = await eventually(ended, 60, "the simulation's end")
                 assert simulation["state"] == "done", simulation["problem"]
                 was, instead, fixed = simulation["result"]
-                assert (was["jobs"], was["settings"]) == (40, "emails, as it was")
+                assert (was["jobs"], was["settings"]) == (40, "emails, as set")
                 assert instead["late_share"] > was["late_share"]
                 assert fixed["fixed_workers"] >= 1
             await killed_with_its_computation(console, made)

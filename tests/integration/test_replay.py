@@ -211,7 +211,7 @@ async def test_the_jobs_of_the_log_arrive_again_under_other_settings(here: World
     assert (len(trace.times), trace.duration_seconds) == (40, pytest.approx(19.5))
     few = replace(pool, profile=replace(pool.profile, max_workers=1))
     shares: list[float] = []
-    settings = {"as it was": pool, "instead": few}
+    settings = {"as set": pool, "instead": few}
     plenty, short, fixed = recorded_arrivals.simulate(trace, settings, 0.5, shares.append)
     assert (plenty.jobs, short.settings) == (40, "emails, instead")
     assert shares == sorted(shares)

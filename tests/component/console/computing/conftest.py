@@ -68,7 +68,7 @@ class Oracle:
         row = {"late_share": 0.01, "wait_p95": 4.0, "wait_max": 9.0, "actions": 8.0, "hours": 6.0}
         row |= {"jobs": 1200, "keeps_promise": True}
         rows = [
-            {**row, "settings": "reports, as it was", "worker_seconds": 36_000.0},
+            {**row, "settings": "reports, as set", "worker_seconds": 36_000.0},
             {**row, "settings": "reports, instead", "worker_seconds": 18_000.0},
             {**row, "settings": "reports, 4 fixed", "worker_seconds": 86_400, "fixed_workers": 4},
         ]

@@ -296,7 +296,7 @@ async def test_a_simulation_runs_behind_its_request_and_compares_with_a_fixed_fl
     oracle.releases()
     done = await state(eve, begun["id"], "done")
     assert [(row["settings"], row["fixed_workers"]) for row in done["result"]] == [
-        ("reports, as it was", 0),
+        ("reports, as set", 0),
         ("reports, instead", 0),
         ("reports, 4 fixed", 4),
     ]

@@ -156,7 +156,7 @@ async def test_a_simulation_is_begun_followed_and_shown(
     assert "every 1s" not in done.text
     assert (
         "Under the other settings 1 % of the jobs are late, and workers take 50 % less time than "
-        "as it was, 79 % less time than a fixed fleet of 4." in text_of(done)
+        "as set, 79 % less time than a fixed fleet of 4." in text_of(done)
     )
     assert "a fixed fleet of 4 kept ✓ 1" in text_of(done)
     earlier = await eve.get("/pools/reports/simulate")

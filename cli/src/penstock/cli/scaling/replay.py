@@ -58,6 +58,10 @@ CAVEAT = (
     "The queues are as they were measured: with other workers they would have been longer or "
     "shorter. '--simulate' lets the recorded jobs arrive again."
 )
+_SIMULATED_CAVEAT = (
+    "'as set' are the pool's latest settings, not what happened: hosts have room for every worker, "
+    "each starts within the time given, and no job fails. 'penstock report' says what happened."
+)
 
 
 @click.command(
@@ -205,7 +209,7 @@ def _simulate(
             entries = await recorded_rounds.settings_entries(bus, subjects)
             pools = _both(name, change, list(recorded_settings(entries).values()))
             return pools, await recorded_arrivals.read(
-                bus, subjects, span, pools["as it was"], most_jobs, lambda share: show(share / 2)
+                bus, subjects, span, pools["as set"], most_jobs, lambda share: show(share / 2)
             )
 
         pools, trace = session.run(read)
@@ -213,6 +217,8 @@ def _simulate(
             raise Failed(f"no job of pool {name!r} was completed in this part of the log")
         rows = recorded_arrivals.simulate(trace, pools, spawn, lambda share: show((1 + share) / 2))
     write_rows(session, rows, SIMULATED, "nothing was simulated")
+    if not session.as_json:
+        write_lines([_SIMULATED_CAVEAT])
 
 
 def _both(name: str, change: Change, adopted: Sequence[Adopted]) -> dict[str, Pool]:
@@ -222,7 +228,7 @@ def _both(name: str, change: Change, adopted: Sequence[Adopted]) -> dict[str, Po
         raise Failed(f"no settings of pool {name!r} are in the log")
     last = fitting[-1]
     changed = change.applied(last, stretches.installed())
-    return {"as it was": last.pools[name], "instead": changed.pools[name]}
+    return {"as set": last.pools[name], "instead": changed.pools[name]}
 
 
 def _simulate_lake(

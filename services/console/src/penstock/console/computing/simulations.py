@@ -44,7 +44,7 @@ class SimulatedFleet(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of the past under one kind of settings.
 
     Attributes:
-        settings: the pool, and which settings: ``as it was``, ``instead``, or a fixed fleet.
+        settings: the pool, and which settings: ``as set``, ``instead``, or a fixed fleet.
         hours: from the first job to the last.
         late_share: of the jobs, later than promised by these settings; 0 to 1.
         keeps_promise: whether that is no more than these settings allow.
@@ -77,7 +77,7 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
         spawn_seconds: that a worker takes to start.
         share: of it that is done, 0 to 1.
         problem: why there is no result; empty where there is one, or is to be one.
-        result: as it was, instead, and the smallest fixed fleet that keeps the promise.
+        result: as set, instead, and the smallest fixed fleet that keeps the promise.
     """
 
     id: str

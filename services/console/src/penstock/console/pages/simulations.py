@@ -117,7 +117,7 @@ def routes(console: Console, pages: Pages) -> Sequence[HTTPRouteHandler]:
 
 def _labels(simulation: Simulation) -> list[str]:
     """What each row of a result is."""
-    named = {"as it was": "as it was", "instead": trying.in_words(simulation.settings)}
+    named = {"as set": "as set", "instead": trying.in_words(simulation.settings)}
     return [
         f"a fixed fleet of {row.fixed_workers}"
         if row.fixed_workers
@@ -131,7 +131,7 @@ def _comparison(result: Sequence[SimulatedFleet]) -> str:
     if len(result) < _COMPARED or not all(row.worker_seconds for row in result):
         return ""
     was, instead, *fixed = result
-    against = [f"{_time_against(instead, was)} than as it was"]
+    against = [f"{_time_against(instead, was)} than as set"]
     against += [
         f"{_time_against(instead, row)} than a fixed fleet of {row.fixed_workers}" for row in fixed
     ]

@@ -9,7 +9,7 @@
   const asOf = place.dataset.asOf;  // empty for now
   const end = () => (asOf ? Date.parse(asOf) : Date.now()) / 1e3;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const duration = (v) => v == null ? "–" : v < 1 ? `${Math.round(v * 1000)} ms` : v < 120 ? `${+v.toFixed(1)} s` : `${Math.round(v / 60)} min`;
+  const duration = (v) => v == null ? "–" : v < 1 ? `${Math.round(v * 1000)} ms` : v < 120 ? `${+v.toFixed(1)} s` : `${+(v / 60).toFixed(1)} min`;
   const whole = (v) => v == null ? "–" : Math.round(v).toLocaleString("en");
   const charts = new Map();
   let answer = null;
