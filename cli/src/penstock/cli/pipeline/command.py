@@ -80,7 +80,14 @@ def run(
     with required("penstock-pipeline"):
         from penstock.pipeline import app  # noqa: PLC0415 - loads Spark
     settings = session.reachable_settings()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    is_ending = False
+
+    def end(*_: object) -> None:
+        nonlocal is_ending
+        is_ending = True
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, end)
     wanted = app.Run(
         lake=lake,
         master=master,
@@ -89,7 +96,13 @@ def run(
         max_messages=max_messages,
         rollup=rollup,
     )
-    _show(session, app.run(settings, wanted))
+    try:
+        landed = app.run(settings, wanted)
+    except Exception:  # noqa: BLE001 - of PySpark, whose answer from Java the signal cut off
+        if not is_ending:
+            raise
+        sys.exit(0)
+    _show(session, landed)
 
 
 @pipeline.command(example="penstock pipeline show --lake /data/lake")
