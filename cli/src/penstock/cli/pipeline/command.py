@@ -98,7 +98,7 @@ def run(
     )
     try:
         landed = app.run(settings, wanted)
-    except Exception:  # noqa: BLE001 - of PySpark, whose answer from Java the signal cut off
+    except Exception:  # of PySpark, whose answer from Java the signal cut off
         if not is_ending:
             raise
         sys.exit(0)
