@@ -33,6 +33,7 @@ from penstock.config import Pool, Profile, Settings
 from penstock.config.load import check
 from penstock.decider import garbage
 from penstock.decider.core.decide import decide
+from penstock.decider.core.hosts.planned import PlannedWorkers
 from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
@@ -49,6 +50,7 @@ from penstock.runtime.broker import Broker
 POOLS_A_HOST = 50
 START = 1_700_000_000.0
 REPEAT_SECONDS = 60.0
+_RULES = Rules()
 _URGENT = 200
 _URGENT_A_SECOND = 20
 
@@ -66,17 +68,24 @@ class Installation:
         self._seen: dict[str, MeasuredPool] = {}
         self._rates = {name: self._random.uniform(0.1, 10) for name in names}
         self._hosts = [f"host-{number}" for number in range(max(2, pools // POOLS_A_HOST))]
+        self._measured_hosts: dict[str, MeasuredHost] = {}
+        self._second = 0
 
     def inputs(self, state: State, now: float, due: frozenset[str] | None = None) -> Inputs:
-        """All pools measured anew, or only those that are due."""
+        """All pools measured anew, or only those that are due; hosts once a second."""
+        if self._second != int(now):
+            self._second = int(now)
+            self._measured_hosts = {
+                host: MeasuredHost(_host(host), now - 0.05) for host in self._hosts
+            }
         for name in self.pools if due is None else due:
             self._seen[name] = MeasuredPool(self._snapshot(name, state), now - 0.05)
         return Inputs(
             pools=self.pools,
             measured_pools=dict(self._seen),
-            measured_hosts={host: MeasuredHost(_host(host), now - 0.05) for host in self._hosts},
+            measured_hosts=dict(self._measured_hosts),
             strategies=BUILTIN,
-            rules=Rules(),
+            rules=_RULES,
             due=due,
         )
 
@@ -129,7 +138,7 @@ class Decider:
         self._spans = DecisionSpans()
         pools = installation.pools
         self._recorder = Recorder(subjects, "decider/bench", 1, pools, Rules())
-        self._state = State(watching_since=START)
+        self._state, self._planned = State(watching_since=START), PlannedWorkers()
         self._ids: dict[str, str] = {}
 
     async def load(self) -> None:
@@ -138,7 +147,7 @@ class Decider:
     async def round(self, now: float, due: frozenset[str] | None = None) -> dict[str, float]:
         inputs = self._installation.inputs(self._state, now, due)  # measured elsewhere: not counted
         wall, cpu = time.perf_counter(), time.process_time()
-        before, outcome = self._state, decide(self._state, inputs, now)
+        before, outcome = self._state, decide(self._state, inputs, now, self._planned)
         decided = time.process_time()
         self._state = outcome.state
         records = self._recorder.round(before, inputs, 0, outcome, now)
@@ -233,7 +242,8 @@ async def urgent_beside(
             await asyncio.sleep(0.001)
             continue
         whole = len(due) == len(installation.pools)
-        await decider.round(START + 1000 + now - begin, None if whole else due)
+        one = await decider.round(START + 1000 + now - begin, None if whole else due)
+        rhythm.took(one["decide"])
         decided += len(due)
         ended = time.monotonic()
         took += [(ended - waiting.pop(pool)) * 1000 for pool in due & waiting.keys()]
