@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial, reduce
 from itertools import compress
@@ -69,8 +68,7 @@ class PlannedWorkers:
         names, measurements = list(inputs.measured_pools), list(inputs.measured_pools.values())
         largest_host = self._largest_host(inputs)
         if follows and names == self._names and largest_host == self._largest_host_bytes:
-            changed = compress(names, map(is_not, measurements, self._measurements))
-            self._weigh((name for name in changed if name in self._needs), needs)
+            self._weigh(compress(names, map(is_not, measurements, self._measurements)), needs)
         else:
             follows = False
         most = needs.most_started_bytes
@@ -88,10 +86,10 @@ class PlannedWorkers:
 
     def loads_without(self, pools: Iterable[str]) -> dict[str, Load]:
         """By host of these pools: what it carries without them."""
-        leaving: dict[str, list[int]] = defaultdict(list)
+        leaving: dict[str, list[int]] = {}
         for name in pools:
             for host in self._states[name].placement:
-                leaving[host].append(self._positions[name])
+                leaving.setdefault(host, []).append(self._positions[name])
         return {host: self._hosts[host].load_without(left) for host, left in leaving.items()}
 
     def plan(self, host: str) -> Plan:
@@ -102,7 +100,8 @@ class PlannedWorkers:
     def plans(self, hosts: Iterable[str]) -> dict[str, Plan]:
         """The full plan of each host, also of those that get nothing; not to be changed."""
         plans: dict[str, Plan] = {host: {} for host in hosts}
-        plans.update((host, planned.plan()) for host, planned in self._hosts.items())
+        for host, planned in self._hosts.items():
+            plans[host] = planned.plan()
         return plans
 
     def end(self, state: State, pools: Iterable[str], needs: Needs) -> None:
@@ -125,8 +124,11 @@ class PlannedWorkers:
     def _weigh(self, pools: Iterable[str], needs: Needs) -> None:
         """The needs of pools that were measured anew."""
         for name in pools:
+            before = self._needs.get(name)
+            if before is None:  # no host has any of its workers
+                continue
             need = needs.measured(self._pools[name])
-            if need == self._needs[name]:
+            if need == before:
                 continue
             self._needs[name] = need
             self._largest_need_bytes = max(self._largest_need_bytes, need.memory_bytes)
