@@ -9,7 +9,8 @@ decision as an event, the most there can be, and `news`, as the service does. `u
 among so many is decided at once, from its snapshot in hand to the command stored. `beside_ms`: the
 same while rounds over all pools follow one another as the service schedules them, from the moment
 at which the decision is requested, whatever is being decided then. `--slice 1000000` decides all
-pools at a time, as it was before slices.
+pools at a time, as it was before slices. `--clock cpu` counts the latter by the CPU time of this
+process, which leaves out the broker's answers and whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -175,6 +176,7 @@ async def measure(
     seconds: float,
     slice_pools: int,
     beside_seconds: float,
+    clock: str,
 ) -> Any:
     garbage.look_rarely()  # as the service does
     bus = await connect(settings)
@@ -190,7 +192,9 @@ async def measure(
         now = START + 1 + len(rounds) + number / _URGENT
         one = await decider.round(now, due=frozenset([f"pool-{number % pools}"]))
         urgent.append(one["wall"] * 1000)
-    beside, slices = await urgent_beside(decider, installation, slice_pools, beside_seconds)
+    beside, pools_per_second = await urgent_beside(
+        decider, installation, slice_pools, beside_seconds, clock
+    )
     await bus.close()
     each = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
     return {
@@ -202,7 +206,7 @@ async def measure(
         "rounds": len(rounds),
         "urgent_ms": _cuts(urgent),
         "beside_ms": _cuts(beside),
-        "beside_rounds": slices,
+        "beside_pools_per_second": round(pools_per_second),
     }
 
 
@@ -216,14 +220,15 @@ def _cuts(milliseconds: list[float]) -> dict[str, float]:
 
 
 async def urgent_beside(
-    decider: Decider, installation: Installation, slice_pools: int, seconds: float
-) -> tuple[list[float], int]:
-    """Milliseconds from each request to its command, and the rounds over all pools meanwhile."""
-    chance, rhythm = random.Random(1), Rhythm(slice_pools=slice_pools)
+    decider: Decider, installation: Installation, slice_pools: int, seconds: float, clock: str
+) -> tuple[list[float], float]:
+    """Milliseconds from each request to its command, and pools decided a second meanwhile."""
+    chance, rhythm, idle = random.Random(1), Rhythm(slice_pools=slice_pools), 0.0
+    clock_seconds = time.process_time if clock == "cpu" else time.monotonic
     # the first round is over all at a time, with a checkpoint and the settings
-    rhythm.due(installation.pools, time.monotonic())
+    rhythm.due(installation.pools, clock_seconds())
     await decider.round(START + 999)
-    begin = time.monotonic()
+    begin = clock_seconds()
     requests = deque(
         (begin + number / _URGENT_A_SECOND, f"pool-{chance.randrange(len(installation.pools))}")
         for number in range(int(seconds * _URGENT_A_SECOND))
@@ -232,22 +237,23 @@ async def urgent_beside(
     took: list[float] = []
     decided = 0
     while requests or waiting:
-        now = time.monotonic()
+        now = clock_seconds() + idle
         while requests and requests[0][0] <= now:
             at, pool = requests.popleft()
             waiting.setdefault(pool, at)
             rhythm.request(pool, at)
         due = rhythm.due(installation.pools, now)
         if not due:
+            idle += 0.001 if clock == "cpu" else 0.0
             await asyncio.sleep(0.001)
             continue
         whole = len(due) == len(installation.pools)
         one = await decider.round(START + 1000 + now - begin, None if whole else due)
         rhythm.took(one["decide"])
         decided += len(due)
-        ended = time.monotonic()
+        ended = clock_seconds() + idle
         took += [(ended - waiting.pop(pool)) * 1000 for pool in due & waiting.keys()]
-    return took, decided // len(installation.pools)
+    return took, decided / (clock_seconds() + idle - begin)
 
 
 def main() -> None:
@@ -257,6 +263,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each number of pools")
     parser.add_argument("--slice", type=int, default=SLICE_POOLS, help="pools decided at a time")
     parser.add_argument("--beside", type=float, default=20.0, help="seconds of urgent requests")
+    parser.add_argument("--clock", default="wall", choices=["wall", "cpu"], help="of the latter")
     parser.add_argument("--ways", default="each,news")
     options = parser.parse_args()
     result: dict[str, Any] = {"benchmark": "decisions", "machine": describe()}
@@ -276,6 +283,7 @@ def main() -> None:
                         options.seconds,
                         options.slice,
                         options.beside,
+                        options.clock,
                     )
                     found[pools] = uvloop.run(measured)
                     os.sched_setaffinity(0, cores)  # the next broker takes any core
