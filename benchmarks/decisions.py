@@ -9,7 +9,8 @@ decision as an event, the most there can be, and `news`, as the service does. `u
 among so many is decided at once, from its snapshot in hand to the command stored. `beside_ms`: the
 same while rounds over all pools follow one another as the service schedules them, from the moment
 at which the decision is requested, whatever is being decided then. `--slice 1000000` decides all
-pools at a time, as it was before slices.
+pools at a time, as it was before slices. `--clock cpu` counts the latter by the CPU time of this
+process, which leaves out the broker's answers and whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from penstock.config import Pool, Profile, Settings
 from penstock.config.load import check
 from penstock.decider import garbage
 from penstock.decider.core.decide import decide
+from penstock.decider.core.hosts.planned import PlannedWorkers
 from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.registry import BUILTIN
 from penstock.decider.core.state import State
@@ -49,6 +51,7 @@ from penstock.runtime.broker import Broker
 POOLS_A_HOST = 50
 START = 1_700_000_000.0
 REPEAT_SECONDS = 60.0
+_RULES = Rules()
 _URGENT = 200
 _URGENT_A_SECOND = 20
 
@@ -66,17 +69,24 @@ class Installation:
         self._seen: dict[str, MeasuredPool] = {}
         self._rates = {name: self._random.uniform(0.1, 10) for name in names}
         self._hosts = [f"host-{number}" for number in range(max(2, pools // POOLS_A_HOST))]
+        self._measured_hosts: dict[str, MeasuredHost] = {}
+        self._second = 0
 
     def inputs(self, state: State, now: float, due: frozenset[str] | None = None) -> Inputs:
-        """All pools measured anew, or only those that are due."""
+        """All pools measured anew, or only those that are due; hosts once a second."""
+        if self._second != int(now):
+            self._second = int(now)
+            self._measured_hosts = {
+                host: MeasuredHost(_host(host), now - 0.05) for host in self._hosts
+            }
         for name in self.pools if due is None else due:
             self._seen[name] = MeasuredPool(self._snapshot(name, state), now - 0.05)
         return Inputs(
             pools=self.pools,
             measured_pools=dict(self._seen),
-            measured_hosts={host: MeasuredHost(_host(host), now - 0.05) for host in self._hosts},
+            measured_hosts=dict(self._measured_hosts),
             strategies=BUILTIN,
-            rules=Rules(),
+            rules=_RULES,
             due=due,
         )
 
@@ -129,7 +139,7 @@ class Decider:
         self._spans = DecisionSpans()
         pools = installation.pools
         self._recorder = Recorder(subjects, "decider/bench", 1, pools, Rules())
-        self._state = State(watching_since=START)
+        self._state, self._planned = State(watching_since=START), PlannedWorkers()
         self._ids: dict[str, str] = {}
 
     async def load(self) -> None:
@@ -138,7 +148,7 @@ class Decider:
     async def round(self, now: float, due: frozenset[str] | None = None) -> dict[str, float]:
         inputs = self._installation.inputs(self._state, now, due)  # measured elsewhere: not counted
         wall, cpu = time.perf_counter(), time.process_time()
-        before, outcome = self._state, decide(self._state, inputs, now)
+        before, outcome = self._state, decide(self._state, inputs, now, self._planned)
         decided = time.process_time()
         self._state = outcome.state
         records = self._recorder.round(before, inputs, 0, outcome, now)
@@ -166,6 +176,7 @@ async def measure(
     seconds: float,
     slice_pools: int,
     beside_seconds: float,
+    clock: str,
 ) -> Any:
     garbage.look_rarely()  # as the service does
     bus = await connect(settings)
@@ -181,7 +192,9 @@ async def measure(
         now = START + 1 + len(rounds) + number / _URGENT
         one = await decider.round(now, due=frozenset([f"pool-{number % pools}"]))
         urgent.append(one["wall"] * 1000)
-    beside, slices = await urgent_beside(decider, installation, slice_pools, beside_seconds)
+    beside, pools_per_second = await urgent_beside(
+        decider, installation, slice_pools, beside_seconds, clock
+    )
     await bus.close()
     each = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
     return {
@@ -193,7 +206,7 @@ async def measure(
         "rounds": len(rounds),
         "urgent_ms": _cuts(urgent),
         "beside_ms": _cuts(beside),
-        "beside_rounds": slices,
+        "beside_pools_per_second": round(pools_per_second),
     }
 
 
@@ -207,14 +220,15 @@ def _cuts(milliseconds: list[float]) -> dict[str, float]:
 
 
 async def urgent_beside(
-    decider: Decider, installation: Installation, slice_pools: int, seconds: float
-) -> tuple[list[float], int]:
-    """Milliseconds from each request to its command, and the rounds over all pools meanwhile."""
-    chance, rhythm = random.Random(1), Rhythm(slice_pools=slice_pools)
+    decider: Decider, installation: Installation, slice_pools: int, seconds: float, clock: str
+) -> tuple[list[float], float]:
+    """Milliseconds from each request to its command, and pools decided a second meanwhile."""
+    chance, rhythm, idle = random.Random(1), Rhythm(slice_pools=slice_pools), 0.0
+    clock_seconds = time.process_time if clock == "cpu" else time.monotonic
     # the first round is over all at a time, with a checkpoint and the settings
-    rhythm.due(installation.pools, time.monotonic())
+    rhythm.due(installation.pools, clock_seconds())
     await decider.round(START + 999)
-    begin = time.monotonic()
+    begin = clock_seconds()
     requests = deque(
         (begin + number / _URGENT_A_SECOND, f"pool-{chance.randrange(len(installation.pools))}")
         for number in range(int(seconds * _URGENT_A_SECOND))
@@ -223,21 +237,23 @@ async def urgent_beside(
     took: list[float] = []
     decided = 0
     while requests or waiting:
-        now = time.monotonic()
+        now = clock_seconds() + idle
         while requests and requests[0][0] <= now:
             at, pool = requests.popleft()
             waiting.setdefault(pool, at)
             rhythm.request(pool, at)
         due = rhythm.due(installation.pools, now)
         if not due:
+            idle += 0.001 if clock == "cpu" else 0.0
             await asyncio.sleep(0.001)
             continue
         whole = len(due) == len(installation.pools)
-        await decider.round(START + 1000 + now - begin, None if whole else due)
+        one = await decider.round(START + 1000 + now - begin, None if whole else due)
+        rhythm.took(one["decide"])
         decided += len(due)
-        ended = time.monotonic()
+        ended = clock_seconds() + idle
         took += [(ended - waiting.pop(pool)) * 1000 for pool in due & waiting.keys()]
-    return took, decided // len(installation.pools)
+    return took, decided / (clock_seconds() + idle - begin)
 
 
 def main() -> None:
@@ -247,6 +263,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each number of pools")
     parser.add_argument("--slice", type=int, default=SLICE_POOLS, help="pools decided at a time")
     parser.add_argument("--beside", type=float, default=20.0, help="seconds of urgent requests")
+    parser.add_argument("--clock", default="wall", choices=["wall", "cpu"], help="of the latter")
     parser.add_argument("--ways", default="each,news")
     options = parser.parse_args()
     result: dict[str, Any] = {"benchmark": "decisions", "machine": describe()}
@@ -266,6 +283,7 @@ def main() -> None:
                         options.seconds,
                         options.slice,
                         options.beside,
+                        options.clock,
                     )
                     found[pools] = uvloop.run(measured)
                     os.sched_setaffinity(0, cores)  # the next broker takes any core

@@ -37,9 +37,9 @@ class PlayedBus:
         return self._now
 
     async def follow(
-        self, stream: str, subjects: Sequence[str], start: str | int = "new"
+        self, stream: str, subjects: Sequence[str], start: str | int = "new", **more: int
     ) -> AsyncIterator[Stored]:
-        async for stored in self._bus.follow(stream, subjects, start):
+        async for stored in self._bus.follow(stream, subjects, start, **more):
             if stream in self._streams:
                 event = ALL.decode(stored.body)
                 if isinstance(event, Event):

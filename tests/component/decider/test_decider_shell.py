@@ -8,7 +8,7 @@ from penstock.bus.clock import BrokerClock
 from penstock.decider import plugins
 from penstock.decider.core.policies.shipped import SHIPPED
 from penstock.decider.core.registry import BUILTIN
-from penstock.decider.rhythm import Rhythm
+from penstock.decider.rhythm import SLICE_SECONDS, Rhythm
 
 POOLS = ("x", "y")
 ALL = frozenset(POOLS)
@@ -70,6 +70,27 @@ def test_many_pools_are_decided_in_slices_and_requested_ones_in_between():
     assert frozenset().union(*slices) == frozenset(pools)
     assert rhythm.due(pools, 1.5) == NOBODY
     assert rhythm.wait_seconds(1.5) == 0.5
+
+
+def test_a_slice_is_as_large_as_can_be_decided_in_its_time():
+    pools = tuple(f"pool-{number}" for number in range(1000))
+    rhythm = Rhythm(slice_pools=100)
+    rhythm.due(pools, 0.0)
+    rhythm.took(10.0)  # a round over all is no slice
+    assert len(rhythm.due(pools, 1.0)) == 100
+    rhythm.took(100 * SLICE_SECONDS / 50)
+    assert len(rhythm.due(pools, 1.1)) == 50
+    rhythm.request("pool-999", 1.2)
+    assert rhythm.due(pools, 1.2) == {"pool-999"}
+    rhythm.took(10.0)  # nor is one that was requested
+    assert len(rhythm.due(pools, 1.3)) == 50
+    rhythm.took(50 * SLICE_SECONDS)
+    assert len(rhythm.due(pools, 1.4)) == 20  # at the least
+    sizes = []
+    for _ in range(30):
+        rhythm.took(1e-6)
+        sizes.append(len(rhythm.due(pools, 1.5)))
+    assert max(sizes) == 100  # at the most
 
 
 def test_a_shortage_is_settled_by_a_round_over_all_pools_at_a_time():

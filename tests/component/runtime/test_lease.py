@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from tests.waiting import eventually
 
-from penstock.bus.protocol import BusError, Stored
+from penstock.bus.protocol import FOLLOW_BATCH, BusError, Stored
 from penstock.runtime.lease import Lease
 from penstock.testing.memory.bus import MemoryBus
 
@@ -47,12 +47,16 @@ class Interrupted(MemoryBus):
     is_cut_off = False
 
     async def follow(
-        self, stream: str, subjects: Sequence[str], start: str | int = "new"
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        start: str | int = "new",
+        most: int = FOLLOW_BATCH,
     ) -> AsyncIterator[Stored]:
         if not self.is_cut_off:
             self.is_cut_off = True
             raise BusError("cut off")
-        async for stored in super().follow(stream, subjects, start):
+        async for stored in super().follow(stream, subjects, start, most):
             yield stored
 
 

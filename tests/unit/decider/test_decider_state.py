@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.decider.given import NOW
 
-from penstock.decider.core.state import PoolState, dump, plans, restore
+from penstock.decider.core.state import PoolState, dump, restore
 from penstock.events.scaling import ScalingDecisionMade, WorkersScaled
 
 
@@ -52,8 +52,3 @@ def test_a_state_of_another_version_still_says_where_the_workers_are():
         **{**{f: getattr(odd, f) for f in odd.__struct_fields__}, "state": {"up_at": "x"}}
     )
     assert restore(["x"], {"x": odd}, {}, NOW).pools["x"].placement == {"a": 9}
-
-
-def test_plans_are_full_and_name_every_host():
-    found = restore(["x"], {}, {"a": command("a", x=2), "b": command("b")}, NOW)
-    assert plans(found, ["a", "b", "c"]) == {"a": {"x": 2}, "b": {}, "c": {}}

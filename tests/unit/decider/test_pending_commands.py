@@ -177,7 +177,7 @@ def test_the_state_forgets_hosts_that_are_not_remembered() -> None:
     before = State(
         joined=frozenset({"gone", "a"}), lost=frozenset({"gone"}), watching_since=NOW - 1000
     )
-    _, after, _ = assess(before, inputs([], [], [host("a")]), NOW)
+    _, after, _ = assess(before, inputs([], [], [host("a")]), set(), NOW)
     assert (after.joined, after.lost) == ({"a"}, set())
 
 

@@ -20,6 +20,7 @@ from penstock.decider.replay import stretches, whatif
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.explain import explain
 from penstock.decider.replay.verdict import Verdict
+from penstock.events.record import RECORDS, CheckpointTaken
 
 INSTALLED = Installed(BUILTIN, SHIPPED)
 
@@ -108,6 +109,80 @@ def test_large_checkpoints_come_in_parts(tmp_path: Path, monkeypatch):
         log.round(second, 5.0)
     assert any(b'"part":2,"parts":2' in bytes(each.body) for each in log.entries)
     assert verdict(log, tmp_path).is_equal
+
+
+def sliced(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """Rounds over one of two pools in turns: each stores half of a checkpoint that is due."""
+    monkeypatch.setattr(recorder, "POOLS_A_PART", 1)
+    monkeypatch.setattr(recorder, "_PARTS_A_SLICE", 1)
+    monkeypatch.setattr(recorder, "CHECKPOINT_SECONDS", 8.0)
+    log = Log()
+    for second in range(40):
+        log.round(second, 5.0 + second, due={("emails", "cron")[second % 2]} if second else None)
+    return log
+
+
+def records_of(log: Log) -> list[str]:
+    """Rounds, and parts of checkpoints, in their order."""
+    return [
+        f"part {record.part}" if isinstance(record, CheckpointTaken) else "round"
+        for each in log.entries
+        if ".round." in each.subject and (record := RECORDS.decode(bytes(each.body)))
+    ]
+
+
+def part_of(log: Log, number: int, part: int) -> int:
+    """The place of a checkpoint's part in the log."""
+    return next(
+        place
+        for place, each in enumerate(log.entries)
+        if each.subject.endswith(CheckpointTaken.__name__)
+        and isinstance(record := RECORDS.decode(bytes(each.body)), CheckpointTaken)
+        and (record.number, record.part) == (number, part)
+    )
+
+
+def test_a_checkpoint_whose_parts_come_with_several_rounds_is_one_of_the_first(
+    tmp_path: Path, monkeypatch
+):
+    log = sliced(monkeypatch)
+    kept = records_of(log)
+    assert kept[:3] == ["part 1", "part 2", "round"]  # the first: nothing could be recomputed else
+    assert kept[10:14] == ["part 1", "round", "part 2", "round"]
+    found = verdict(log, tmp_path)
+    assert found.is_equal
+    assert (found.rounds, found.states, found.equal_states, found.gaps) == (40, 4, 4, 0)
+    monkeypatch.setattr(stretches, "_LEAST_BYTES", 1)
+    path = log.write(tmp_path / "log")
+    spans = stretches._spans(path.stat().st_size, 5)
+    assert stretches.add([stretches._stretch(path, span, None) for span in spans]) == found
+
+
+def test_a_log_that_begins_with_such_a_checkpoint_is_recomputed_from_it(
+    tmp_path: Path, monkeypatch
+):
+    log = sliced(monkeypatch)
+    settings = [each for each in log.entries if ".settings." in each.subject]
+    log.entries = settings + log.entries[part_of(log, 9, 1) :]
+    found = verdict(log, tmp_path)
+    assert found.is_equal
+    # 10 to 40: that of the checkpoint itself comes before its last part
+    assert (found.rounds, found.states, found.gaps) == (31, 3, 0)
+
+
+def test_a_state_that_was_changed_in_such_a_checkpoint_is_found(tmp_path: Path, monkeypatch):
+    log = sliced(monkeypatch)
+    number = part_of(log, 9, 2)
+    entry = log.entries[number]
+    record = msgspec.json.decode(bytes(entry.body))
+    for kept in record["pools"].values():
+        kept.setdefault("state", {})["up_at"] = 1.0
+    body = msgspec.Raw(msgspec.json.encode(record))
+    log.entries[number] = msgspec.structs.replace(entry, body=body)
+    found = verdict(log, tmp_path)
+    assert not found.is_equal
+    what = "state.pools.cron.up_at: recorded 1.0, recomputed nothing"
+    assert found.differences[0].what == (what,)
 
 
 def test_a_decision_in_other_bytes_is_different_for_replay_and_for_explain(

@@ -14,6 +14,8 @@ import msgspec
 from penstock.events.brief import brief, brief_fields
 
 Headers = Mapping[str, str]
+FOLLOW_BATCH = 256
+"""Messages that come to a follower at a time."""
 
 
 class BusError(Exception):
@@ -315,12 +317,17 @@ class Bus(Protocol):
         ...
 
     def follow(
-        self, stream: str, subjects: Sequence[str], start: str | int = "new"
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        start: str | int = "new",
+        most: int = FOLLOW_BATCH,
     ) -> AsyncIterator[Stored]:
         """Messages as they are stored, without end, in order, through broker restarts.
 
         Args:
             start: ``new``, ``last`` (the last per subject, then new ones), ``all``, or a sequence.
+            most: messages that come at a time, without a pause in which anything else runs.
         """
         ...
 

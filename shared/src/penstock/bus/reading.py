@@ -18,7 +18,14 @@ from penstock.bus import bounded
 from penstock.bus.access import Refusals
 from penstock.bus.headers import DirectAnswer, direct_answer, stored_headers
 from penstock.bus.patterns import covering, matches
-from penstock.bus.protocol import BusRefused, BusUnavailable, Expect, Extent, Stored
+from penstock.bus.protocol import (
+    FOLLOW_BATCH,
+    BusRefused,
+    BusUnavailable,
+    Expect,
+    Extent,
+    Stored,
+)
 from penstock.bus.pull import PAGE_BYTES, Inbox, place, stored
 from penstock.bus.streams import configured_bytes
 from penstock.bus.wire import WireClient
@@ -26,7 +33,6 @@ from penstock.bus.wire import WireClient
 T = TypeVar("T")
 Api = Callable[..., Awaitable[dict[str, Any]]]
 
-_FOLLOW_BATCH = 256
 _FOLLOW_WAIT_SECONDS = 5.0
 _FOLLOWER_LIVES_NS = 30_000_000_000
 _NO_MESSAGE = 10037
@@ -210,7 +216,11 @@ class Reader:
         )
 
     async def follow(
-        self, stream: str, subjects: Sequence[str], start: str | int = "new"
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        start: str | int = "new",
+        most: int = FOLLOW_BATCH,
     ) -> AsyncIterator[Stored]:
         position = start if isinstance(start, int) else None
         if start == "all":
@@ -225,7 +235,7 @@ class Reader:
                 position = beginning
                 for message in last:
                     yield message
-            async for message in self._read_on(stream, subjects, position):
+            async for message in self._read_on(stream, subjects, position, most):
                 yield message
         while True:
             inbox = await self._patiently(partial(self._follower, stream, subjects, position))
@@ -233,7 +243,7 @@ class Reader:
             delivered = 0
             try:
                 while not (inbox.trouble or inbox.cut_short or inbox.missed):
-                    for raw in await inbox.take(_FOLLOW_BATCH, _FOLLOW_WAIT_SECONDS):
+                    for raw in await inbox.take(most, _FOLLOW_WAIT_SECONDS):
                         delivered += 1
                         if place(raw[1]) != delivered:  # one before it never came
                             inbox.missed = True
@@ -247,14 +257,12 @@ class Reader:
                     await inbox.close()
 
     async def _read_on(
-        self, stream: str, subjects: Sequence[str], position: int
+        self, stream: str, subjects: Sequence[str], position: int, most: int
     ) -> AsyncIterator[Stored]:
         pattern = covering(subjects)
         wait = _FIRST_LOOK_SECONDS
         while True:
-            page = await self._patiently(
-                partial(self.history, stream, pattern, _FOLLOW_BATCH, position)
-            )
+            page = await self._patiently(partial(self.history, stream, pattern, most, position))
             for message in page:
                 position = message.sequence + 1
                 if any(matches(subject, message.subject) for subject in subjects):

@@ -63,10 +63,12 @@ class KeptHost(msgspec.Struct, frozen=True, kw_only=True):
 class CheckpointTaken(RecordEvent, frozen=True, kw_only=True, tag=True):
     """Everything that the round of this number starts from; large ones come in parts.
 
+    The first part comes before the record of that round, the others may come between later ones.
+
     Attributes:
         part: number of this part, counted from 1.
         parts: how many parts there are.
-        state: what the decider remembers beyond single pools.
+        state: what the decider remembers beyond single pools; in the first part.
         pools: pools of this part.
         hosts: hosts of this part.
     """

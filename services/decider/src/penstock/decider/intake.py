@@ -28,6 +28,9 @@ log = logging.getLogger("penstock.decider")
 
 _COMPLAINT_SECONDS = 60.0
 _SPARE_HEADERS = 100
+_AT_A_TIME = 1024
+"""Snapshots: some 15 ms. Each pull waits for the slice of pools that is being decided, so that an
+urgent pool's snapshot behind 10,000 others would wait for forty slices by pulls of 256."""
 
 
 class Intake:
@@ -64,7 +67,7 @@ class Intake:
         """Runs without end."""
         patterns = [subjects.pool_snapshot("*"), subjects.host_snapshot("*")]
         stream = subjects.snapshots_stream
-        async for stored in bus.follow(stream, patterns, start="last"):
+        async for stored in bus.follow(stream, patterns, start="last", most=_AT_A_TIME):
             if self._first_through is None:
                 self._first_through = await _end(bus, stream, subjects.snapshots)
             with skipping_poison(f"{stored.subject}, message {stored.sequence}"):

@@ -14,6 +14,7 @@ from penstock.bus.clock import BrokerClock
 from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Pool
 from penstock.decider.core.decide import Outcome, decide
+from penstock.decider.core.hosts.planned import PlannedWorkers
 from penstock.decider.core.inputs import Inputs, Rules
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
@@ -78,7 +79,7 @@ class Leader:
             setting.subjects, setting.source, term.epoch, setting.pools, setting.rules
         )
         self._decision_ids: dict[str, str] = {}
-        self._state = State()
+        self._state, self._planned = State(), PlannedWorkers()
         self._keeps_commands = False
         self._announcement = LeaderChanged(
             source=setting.source,
@@ -156,7 +157,9 @@ class Leader:
         setting = self._setting
         began_at, now = time.time(), setting.clock.now()
         inputs, through = self._inputs(due, now), setting.intake.through
-        before, outcome = self._state, decide(self._state, inputs, now)
+        before, since = self._state, time.perf_counter()
+        outcome = decide(before, inputs, now, self._planned)
+        setting.rhythm.took(time.perf_counter() - since)
         if not self._term.held:
             return
         self._state = outcome.state

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 SLICE_POOLS = 250
-"""Pools decided at a time where there are more: some 25 ms, for which a requested pool waits."""
+"""The most pools that are decided at a time where there are more."""
+SLICE_SECONDS = 0.008
+"""Deciding a slice takes so long, for which a requested pool waits: what all slices cost beside
+their pools grows as this shrinks."""
+_LEAST_SLICE_POOLS = 20
+_SMOOTHING = 0.2
 WHOLE_SECONDS = 120.0
 """Between two rounds over all pools at a time, which count the hosts that are needed."""
 
@@ -21,7 +26,7 @@ class Rhythm:
         period_seconds: between two rounds over all pools.
         least_seconds: between two decisions of one pool that were requested, and after a round over
             all pools at a time.
-        slice_pools: decided at a time.
+        slice_pools: decided at a time, at the most.
         whole_seconds: between two rounds that are not sliced.
     """
 
@@ -33,7 +38,8 @@ class Rhythm:
         whole_seconds: float = WHOLE_SECONDS,
     ) -> None:
         self._period, self._least = period_seconds, least_seconds
-        self._slice, self._whole_every = slice_pools, whole_seconds
+        self._most, self._whole_every = slice_pools, whole_seconds
+        self._slice, self._taken, self._pool_seconds = slice_pools, 0, 0.0
         self._all_at = self._whole_at = float("-inf")
         self._next_all = float("-inf")
         self._decided: dict[str, float] = {}
@@ -61,8 +67,21 @@ class Rhythm:
         if now - self._all_at > self._period / 2:
             self._next_all = min(self._next_all, now + self._least / 2)
 
+    def took(self, seconds: float) -> None:
+        """Notes how long it took to decide the pools that were due last.
+
+        Slices take no longer than they should by that.
+        """
+        if not self._taken:  # they were no slice
+            return
+        last = self._pool_seconds or seconds / self._taken
+        self._pool_seconds = last + _SMOOTHING * (seconds / self._taken - last)
+        pools = round(SLICE_SECONDS / max(self._pool_seconds, 1e-9))
+        self._slice = min(max(pools, _LEAST_SLICE_POOLS), self._most)
+
     def due(self, pools: Collection[str], now: float) -> frozenset[str]:
         """The pools to decide now; they count as decided."""
+        self._taken = 0
         if now >= self._next_all and not self._left:
             self._all_at, self._next_all = now, now + self._period
             if self._is_whole(pools, now):
@@ -75,7 +94,7 @@ class Rhythm:
         turn_of_slice = bool(self._left) and self._served
         due = frozenset[str]() if turn_of_slice else self._take_requested(now)
         self._served = bool(due)
-        return (due or self._take_slice()).intersection(pools)
+        return frozenset(pool for pool in due or self._take_slice() if pool in pools)
 
     def wait_seconds(self, now: float) -> float:
         if self._left:
@@ -83,7 +102,7 @@ class Rhythm:
         return max(min([self._next_all, *self._requested.values()]) - now, 0.0)
 
     def _is_whole(self, pools: Collection[str], now: float) -> bool:
-        small = len(pools) <= self._slice
+        small = len(pools) <= self._most
         return small or self._whole_requested or now - self._whole_at >= self._whole_every
 
     def _take_requested(self, now: float) -> frozenset[str]:
@@ -97,6 +116,7 @@ class Rhythm:
     def _take_slice(self) -> frozenset[str]:
         due = self._left[-self._slice :]
         del self._left[-self._slice :]
+        self._taken = len(due)
         for pool in due:
             self._requested.pop(pool, None)
         return frozenset(due)

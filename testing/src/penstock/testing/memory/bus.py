@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.bus.patterns import matches
 from penstock.bus.protocol import (
+    FOLLOW_BATCH,
     BusError,
     BusRefused,
     BusUnavailable,
@@ -176,7 +177,11 @@ class MemoryBus:
         broker.remove_message(broker.stream(stream), sequence)
 
     def follow(
-        self, stream: str, subjects: Sequence[str], start: str | int = "new"
+        self,
+        stream: str,
+        subjects: Sequence[str],
+        start: str | int = "new",
+        most: int = FOLLOW_BATCH,
     ) -> AsyncIterator[Stored]:
         source = self._open().stream(stream)
         first: list[Stored] = []

@@ -11,8 +11,8 @@ from penstock.decider.core.desired import DesiredWorkers
 from penstock.decider.core.hosts import headroom
 from penstock.decider.core.hosts.capacity import HostCapacity
 from penstock.decider.core.hosts.fairshare import Claim
-from penstock.decider.core.hosts.headroom import Needs
 from penstock.decider.core.hosts.liveness import HostLiveness
+from penstock.decider.core.hosts.needs import Needs
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.notices import Notice
 from penstock.decider.core.pickup import Outlook, outlook

@@ -12,9 +12,11 @@ from penstock.decider.core.desired import DesiredWorkers, desired_workers
 from penstock.decider.core.hosts import advice, headroom, liveness, pending, placement
 from penstock.decider.core.hosts.fairshare import Claim
 from penstock.decider.core.hosts.liveness import HostLiveness
+from penstock.decider.core.hosts.needs import Needs
+from penstock.decider.core.hosts.planned import PlannedWorkers
 from penstock.decider.core.inputs import Inputs
 from penstock.decider.core.notices import Notice
-from penstock.decider.core.state import PoolState, State, plans
+from penstock.decider.core.state import PoolState, State
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +40,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     short: bool = False
 
 
-def decide(state: State, inputs: Inputs, now: float) -> Outcome:
+def decide(
+    state: State, inputs: Inputs, now: float, planned: PlannedWorkers | None = None
+) -> Outcome:
     """Decides for the pools that are due.
 
     1. which hosts are alive; 2. what each pool desires: demand, bounds, policies; 3. what the hosts
@@ -53,17 +57,20 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
         state: after the last round.
         inputs: measurements and settings.
         now: POSIX seconds, broker's clock.
+        planned: kept by a caller that decides many rounds, to save time.
     """
-    begin = _with_all_pools(state, inputs)
-    hosts, state, notices = liveness.assess(begin, inputs, now)
+    planned = planned or PlannedWorkers()
+    begin = state if planned.follows(state, inputs) else _with_all_pools(state, inputs)
+    hosts, state, notices = liveness.assess(begin, inputs, planned.hosts(begin, inputs), now)
     due = [inputs.pools[name] for name in sorted(inputs.due_pools)]
     moving = frozenset(pool.name for pool in due if not pool.profile.advisor)
-    needs = headroom.Needs(hosts, inputs)
+    needs = Needs(hosts, inputs)
+    planned.begin(begin, inputs, needs)
     context = RoundContext(
         state=state,
         inputs=inputs,
         hosts=hosts,
-        capacities=headroom.host_capacities(hosts, state, inputs, moving, needs),
+        capacities=headroom.host_capacities(hosts, planned, inputs, moving),
         needs=needs,
         crash_loops=headroom.crash_loops(hosts, inputs),
         now=now,
@@ -79,12 +86,14 @@ def decide(state: State, inputs: Inputs, now: float) -> Outcome:
         notices += own_notices
     after, advice_notices = _advised(_with(state, decisions), context, claims, shares)
     notices += advice_notices
-    state, repeat = _commanded(begin, after, [pool.name for pool in due], hosts, inputs, now)
+    names = [pool.name for pool in due]
+    state, repeat = _commanded(begin, after, names, planned, hosts, inputs, now)
+    planned.end(state, names, needs)
     return Outcome(
         state=state,
         repeat=repeat,
         decisions=tuple(decisions),
-        plans=plans(state, state.joined | hosts.fresh | hosts.lost),
+        plans=planned.plans(state.joined | hosts.fresh | hosts.lost),
         notices=tuple(notices),
         short=_is_short(claims, shares, context),
     )
@@ -182,6 +191,7 @@ def _commanded(
     before: State,
     after: State,
     decided: Sequence[str],
+    planned: PlannedWorkers,
     hosts: HostLiveness,
     inputs: Inputs,
     now: float,
@@ -191,7 +201,8 @@ def _commanded(
     repeated = pending.repeated(after.pending, alive, inputs.rules, now)
     if repeated:
         after = msgspec.structs.replace(after, pending={**after.pending, **repeated})
-    return pending.add_commands(before, after, decided, inputs, now), frozenset(repeated)
+    after = pending.add_commands(before, after, decided, planned.plan, inputs, now)
+    return after, frozenset(repeated)
 
 
 def _movable(pool: Pool, remembered: PoolState, context: RoundContext) -> bool:
@@ -211,8 +222,9 @@ def _shares(claims: list[Claim], context: RoundContext) -> dict[str, dict[str, i
     advised = [claim for claim in claims if claim.profile.advisor]
     if advised:
         names = frozenset(claim.pool for claim in advised)
-        placed = _placed(context.state, shares)
-        left = headroom.host_capacities(context.hosts, placed, context.inputs, names, context.needs)
+        planned = PlannedWorkers()
+        planned.begin(_placed(context.state, shares), context.inputs, context.needs)
+        left = headroom.host_capacities(context.hosts, planned, context.inputs, names)
         shares |= placement.allocate(advised, left, style, all_pools=all_pools)
     return shares
 

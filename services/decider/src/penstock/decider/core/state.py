@@ -151,16 +151,6 @@ def placements(commands: Mapping[str, WorkersScaled]) -> dict[str, dict[str, int
     return by_pool
 
 
-def plans(state: State, hosts: Iterable[str]) -> dict[str, dict[str, int]]:
-    """The other way round: the full plan of each host, also of those that get nothing."""
-    by_host: dict[str, dict[str, int]] = {host: {} for host in hosts}
-    placed = [(name, pool.placement) for name, pool in state.pools.items() if pool.placement]
-    for name, placement in placed:
-        for host, workers in placement.items():
-            by_host.setdefault(host, {})[name] = workers
-    return by_host
-
-
 def dump(state: PoolState) -> dict[str, Any]:
     """For the decision event's ``state``."""
     fields: dict[str, Any] = msgspec.to_builtins(state)

@@ -48,6 +48,7 @@ class Commander:
     def __init__(self, bus: Bus, subjects: Subjects, source: str, epoch: int) -> None:
         self._bus, self._subjects, self._source, self._epoch = bus, subjects, source, epoch
         self._sent: dict[str, _Sent] = {}
+        self._commanded: dict[str, Plan] = {}
         self._version = 0
 
     async def load(self) -> dict[str, WorkersScaled]:
@@ -77,7 +78,7 @@ class Commander:
             Deposed: a newer leader has commanded a host.
         """
         changed = [
-            host for host in sorted(plans) if host in repeat or self._plan_of(host) != plans[host]
+            host for host in sorted(plans) if host in repeat or self._is_news(host, plans[host])
         ]
         if not changed:
             return []
@@ -116,6 +117,16 @@ class Commander:
             subject = self._subjects.command(host)
             await self._bus.remove(self._subjects.commands_stream, subject, before=last + 1)
             del self._sent[host]
+            self._commanded.pop(host, None)
+
+    def _is_news(self, host: str, plan: Plan) -> bool:
+        # most hosts' plans are the very values of the last round, and some hold hundreds of pools
+        if self._commanded.get(host) is plan:
+            return False
+        if self._plan_of(host) != plan:
+            return True
+        self._commanded[host] = plan
+        return False
 
     def _plan_of(self, host: str) -> Plan | None:
         return self._sent.get(host, _Sent()).plan
@@ -153,6 +164,7 @@ class Commander:
             log.warning("cannot read the commands of host %s: %s", command.host, unavailable)
             return
         self._sent[command.host] = _Sent(stored.sequence if stored else 0)
+        self._commanded.pop(command.host, None)
         if stored and (last := _decode(stored)) is not None and await self._is_sound(last):
             self._step_back(last)
 

@@ -1,13 +1,15 @@
 """Keeps what is needed to recompute each round: see `penstock.events.record`.
 
 Costs one small message a round, a checkpoint twice a minute and the settings every ten minutes.
+The checkpoint of many pools takes a tenth of a second to encode. Rounds that decide a slice of them
+store a part of it each: the checkpoint is one of before the first of these rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ from penstock.decider.core.digest import digest
 from penstock.decider.core.inputs import Inputs, Rules
 from penstock.decider.core.state import PoolState, State, dump
 from penstock.decider.program import program
-from penstock.decider.publishing.adopting import POOLS_A_PART, in_parts, records
+from penstock.decider.publishing.adopting import in_parts, records
 from penstock.events.envelope import Event, encode
 from penstock.events.orders import NO_ORDERS
 from penstock.events.record import (
@@ -34,8 +36,11 @@ from penstock.events.subjects import Subjects
 CHECKPOINT_SECONDS = 30.0
 SETTINGS_SECONDS = 600.0
 """Settings are recorded anew before the stream drops them for their age."""
+POOLS_A_PART = 100
 _HOSTS_A_PART = 50
-"""Keeps each message well below the broker's usual limit of 1 MB."""
+_PARTS_A_SLICE = 2
+"""Keep each message well below the broker's usual limit of 1 MB, and what a slice encodes below
+some 3 ms; the checkpoint of 10,000 pools is stored within half a second."""
 
 
 class Recorder:
@@ -57,8 +62,9 @@ class Recorder:
         self._pools, self._rules, self._orders = pools, rules, NO_ORDERS
         self._settings = records(pools, rules, source)
         self._number = 0
-        self._checkpoint = 0
+        self._checkpoint = self._new_checkpoint = 0
         self._checkpoint_at = self._settings_at = float("-inf")
+        self._parts: Iterator[CheckpointTaken] = iter(())
         self._sent: list[Event] = []
 
     @property
@@ -95,7 +101,9 @@ class Recorder:
             self._sent += self._settings
         if not 0 <= now - self._checkpoint_at < CHECKPOINT_SECONDS:
             self._checkpoint_at = now
-            self._sent += _checkpoint(before, inputs, common)
+            self._parts = _checkpoint(before, inputs, common)
+        whole = inputs.due is None or not self._checkpoint
+        self._sent += islice(self._parts, None if whole else _PARTS_A_SLICE)
         due = None if inputs.due is None else tuple(sorted(inputs.due))
         digested = digest(outcome.decisions)
         self._sent.append(
@@ -106,8 +114,10 @@ class Recorder:
     def stored(self, answers: Sequence[int | BusError]) -> None:
         """Takes the broker's answers to the last round's messages: a refused one starts anew."""
         for event, answer in zip(self._sent, answers, strict=True):
-            if isinstance(event, CheckpointTaken) and event.part == 1 and isinstance(answer, int):
-                self._checkpoint = answer
+            if isinstance(event, CheckpointTaken) and isinstance(answer, int):
+                self._new_checkpoint = answer if event.part == 1 else self._new_checkpoint
+                if event.part == event.parts:
+                    self._checkpoint = self._new_checkpoint
         if any(isinstance(answer, BusError) for answer in answers):
             self.start_anew()
         self._sent = []
@@ -116,6 +126,7 @@ class Recorder:
         """The next round does not go on from the last one's records."""
         self._checkpoint_at = self._settings_at = float("-inf")
         self._checkpoint = 0
+        self._parts = iter(())
 
     def _subject(self, event: Event) -> str:
         if isinstance(event, SettingsAdopted):
@@ -123,31 +134,35 @@ class Recorder:
         return self._subjects.round(event.name)
 
 
-def _checkpoint(state: State, inputs: Inputs, common: Mapping[str, Any]) -> list[CheckpointTaken]:
+def _checkpoint(
+    state: State, inputs: Inputs, common: Mapping[str, Any]
+) -> Iterator[CheckpointTaken]:
+    """The parts, each made when it is asked for: all values behind them stay as they are."""
     beyond = msgspec.to_builtins(msgspec.structs.replace(state, pools={}), order="deterministic")
-    pools = {
-        name: KeptPool(
-            state=dump(state.pools.get(name) or PoolState()),
-            snapshot=measurement.snapshot if measurement else None,
-            at=measurement.at if measurement else 0.0,
+    pieces = list(
+        zip_longest(
+            in_parts(dict.fromkeys(inputs.pools), POOLS_A_PART),
+            in_parts(inputs.measured_hosts, _HOSTS_A_PART),
         )
-        for name in inputs.pools
-        for measurement in (inputs.measured_pools.get(name),)
-    }
-    hosts = {
-        name: KeptHost(snapshot=measurement.snapshot, at=measurement.at)
-        for name, measurement in inputs.measured_hosts.items()
-    }
-    pieces = list(zip_longest(in_parts(pools, POOLS_A_PART), in_parts(hosts, _HOSTS_A_PART)))
-    pieces = pieces or [(None, None)]
-    return [
-        CheckpointTaken(
+    )
+    for number, (pools, hosts) in enumerate(pieces or [(None, None)], 1):
+        yield CheckpointTaken(
             part=number,
-            parts=len(pieces),
-            state=beyond,
-            pools=some_pools or {},
-            hosts=some_hosts or {},
+            parts=max(len(pieces), 1),
+            state=beyond if number == 1 else {},
+            pools={name: _kept_pool(state, inputs, name) for name in pools or ()},
+            hosts={
+                name: KeptHost(snapshot=measurement.snapshot, at=measurement.at)
+                for name, measurement in (hosts or {}).items()
+            },
             **common,
         )
-        for number, (some_pools, some_hosts) in enumerate(pieces, 1)
-    ]
+
+
+def _kept_pool(state: State, inputs: Inputs, name: str) -> KeptPool:
+    measurement = inputs.measured_pools.get(name)
+    return KeptPool(
+        state=dump(state.pools.get(name) or PoolState()),
+        snapshot=measurement.snapshot if measurement else None,
+        at=measurement.at if measurement else 0.0,
+    )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from penstock.decider.core.decide import Outcome, decide
+from penstock.decider.core.hosts.planned import PlannedWorkers
 from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, take_host
 from penstock.decider.core.policies.policy import Policies
 from penstock.decider.core.registry import Strategies
@@ -51,7 +52,7 @@ class Chain:
         first = parts[0]
         self.state = state_of(parts)
         self.number, self._through = first.number - 1, first.through
-        self._installed = installed
+        self._installed, self._planned = installed, PlannedWorkers()
         self._pools = {
             name: MeasuredPool(kept.snapshot, kept.at)
             for part in parts
@@ -82,7 +83,7 @@ class Chain:
         self._advance(record.through, settings)
         inputs = self.inputs(record, settings)
         before, now = self.state, record.at.timestamp()
-        outcome = decide(before, inputs, now)
+        outcome = decide(before, inputs, now, self._planned)
         self.state, self.number = outcome.state, record.number
         return Step(record, before, inputs, outcome)
 

@@ -10,9 +10,18 @@ import msgspec
 
 from penstock.bus.saved_log import Entry
 from penstock.decider.core.inputs import MeasuredHost, MeasuredPool
+from penstock.decider.core.state import State
 from penstock.decider.intake import wrong
 from penstock.decider.publishing.adopting import Adopted, gather
-from penstock.decider.replay.chain import Broken, Chain, Installed, Measurement, Step, portable
+from penstock.decider.replay.chain import (
+    Broken,
+    Chain,
+    Installed,
+    Measurement,
+    Step,
+    portable,
+    state_of,
+)
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.record import RECORDS, CheckpointTaken, RoundDecided, SettingsAdopted
 from penstock.events.scaling import ScalingDecisionMade
@@ -78,6 +87,20 @@ decision_key = msgspec.json.Decoder(DecisionKey).decode
 _NOTHING: tuple[Result, ...] = ()
 
 
+class _Forming:
+    """A checkpoint whose parts are coming.
+
+    Attributes:
+        before: the state that the rounds led to at its first part, None where they lead to none.
+        rounds: recorded since.
+    """
+
+    def __init__(self, before: State | None) -> None:
+        self.before = before
+        self.parts: list[CheckpointTaken] = []
+        self.rounds: list[RoundDecided] = []
+
+
 class Recomputer:
     """Takes entries in order.
 
@@ -100,7 +123,7 @@ class Recomputer:
         self._installed, self._free = installed, what_if is not None
         self._chains: dict[int, Chain] = {}
         self._broken: set[int] = set()
-        self._parts: list[CheckpointTaken] = []
+        self._forming: dict[int, _Forming] = {}
         self._recent: deque[tuple[int, Measurement]] = deque(maxlen=MOST_BEHIND)
         self._takers: dict[str, Callable[[Entry], Sequence[Result]]] = {}
 
@@ -117,8 +140,12 @@ class Recomputer:
         if stream != "snapshots":
             return
         self._keep(entry.sequence, _accept(entry) if noun in ("pool", "host") else None)
-        if noun == "round" and isinstance(part := _record(entry), CheckpointTaken):
-            self._collect(part)
+        if noun == "round":
+            record = _record(entry)
+            if isinstance(record, CheckpointTaken):
+                self._collect(record)
+            elif isinstance(record, RoundDecided):
+                self._note(record)
 
     def _taker(self, subject: str) -> Callable[[Entry], Sequence[Result]]:
         _, stream, noun, *_, name = subject.split(".")
@@ -161,6 +188,7 @@ class Recomputer:
             chain.take(sequence, measurement)
 
     def _take_round(self, record: RoundDecided) -> Step | Gap:
+        self._note(record)
         chain = self._chains.get(record.epoch)
         if chain is None:
             why = "" if record.epoch in self._broken else "no checkpoint before it"
@@ -174,30 +202,38 @@ class Recomputer:
             return Gap(record, str(broken))
 
     def _take_part(self, part: CheckpointTaken) -> Sequence[Result]:
-        parts = self._collect(part)
-        if parts is None:
+        formed = self._collect(part)
+        if formed is None:
             return _NOTHING
-        old = self._chains.get(part.epoch)
-        whole = old is not None and old.number == part.number - 1
         # under other settings the recorded state is not the one that the rounds lead to
-        if not (whole and self._free):
-            new = self._begin(parts)
-            if old is not None and whole and old.state != new.state:
-                recorded, recomputed = portable(new.state), portable(old.state)
-                if recorded != recomputed:
-                    return Mismatch(part, recorded, recomputed), part
-        return (part,)
+        if formed.before is not None and self._free:
+            return (part,)
+        mismatch = _mismatch(part, state_of(formed.parts), formed.before)
+        if formed.before is None or mismatch or part.epoch not in self._chains:
+            self._begin(formed)
+        return (*mismatch, part)
 
-    def _collect(self, part: CheckpointTaken) -> list[CheckpointTaken] | None:
+    def _collect(self, part: CheckpointTaken) -> _Forming | None:
         """All parts, when this is the last one."""
         if part.part == 1:
-            self._parts = []
-        self._parts.append(part)
-        complete = len(self._parts) == part.part == part.parts
-        return self._parts if complete else None
+            chain = self._chains.get(part.epoch)
+            follows = chain is not None and chain.number == part.number - 1
+            self._forming[part.epoch] = _Forming(chain.state if chain and follows else None)
+        forming = self._forming.get(part.epoch)
+        if forming is None:
+            return None
+        forming.parts.append(part)
+        complete = len(forming.parts) == part.part == part.parts
+        return self._forming.pop(part.epoch) if complete else None
 
-    def _begin(self, parts: list[CheckpointTaken]) -> Chain:
-        epoch = parts[0].epoch
+    def _note(self, record: RoundDecided) -> None:
+        """Keeps a round that was recorded between the parts of a checkpoint."""
+        if (forming := self._forming.get(record.epoch)) is not None:
+            forming.rounds.append(record)
+
+    def _begin(self, formed: _Forming) -> None:
+        """Goes on from a checkpoint, through the rounds that were recorded between its parts."""
+        parts, epoch = formed.parts, formed.parts[0].epoch
         chain = self._chains[epoch] = Chain(parts, self._installed)
         for sequence, measurement in reversed(self._recent):
             if sequence <= parts[0].through:
@@ -207,7 +243,21 @@ class Recomputer:
         for other, silent in list(self._chains.items()):
             if len(silent.pending) > MOST_BEHIND:  # its leader has ended
                 del self._chains[other]
-        return chain
+        try:
+            for record in formed.rounds:
+                chain.decide(record, self._settings.get(record.settings))
+        except Broken:  # the round itself was reported with the reason
+            del self._chains[epoch]
+            self._broken.add(epoch)
+
+
+def _mismatch(
+    part: CheckpointTaken, recorded: State, recomputed: State | None
+) -> tuple[Mismatch, ...]:
+    if recomputed is None or recorded == recomputed:
+        return ()
+    one, other = portable(recorded), portable(recomputed)
+    return () if one == other else (Mismatch(part, one, other),)
 
 
 def _take_nothing(_: Entry) -> Sequence[Result]:

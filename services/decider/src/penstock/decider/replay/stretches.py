@@ -22,7 +22,7 @@ from penstock.decider.replay.verdict import Verdict, add
 from penstock.decider.replay.verify import Verifier
 
 _LEAST_BYTES = 2_000_000
-_OVERLAP_BYTES = 16_000_000
+_OVERLAP_BYTES = 32_000_000
 """Before a stretch: a checkpoint's first parts, and snapshots that it does not include."""
 
 

@@ -69,10 +69,12 @@ class Limits(NamedTuple):
     Attributes:
         start: for new workers.
         keep_bytes: the memory that planned workers may use together.
+        crash_loops: pools whose workers keep ending at once there.
     """
 
     start: Budget
     keep_bytes: float
+    crash_loops: tuple[str, ...] = ()
 
 
 _MOST_REMEMBERED = 10_000
@@ -100,7 +102,7 @@ def start_budget(host: HostSnapshot, rules: Rules) -> Budget:
 
 def budget(host: HostSnapshot, rules: Rules, planned: Budget | Load) -> Budget:
     """The bound for all workers; ``planned`` is what the host was asked for before."""
-    start, keep_bytes = limits(host, rules)
+    start, keep_bytes, _ = limits(host, rules)
     return Budget(
         max(start.cpu_cores, planned.cpu_cores),
         max(start.memory_bytes, min(planned.memory_bytes, keep_bytes)),
@@ -140,7 +142,8 @@ def _limits(host: HostSnapshot, rules: Rules) -> Limits:
         usable_bytes * free_memory,
         host.max_workers or math.inf,
     )
-    return Limits(start, host.memory_bytes * free_memory)
+    crash_loops = tuple(name for name, workers in host.pools.items() if workers.crash_loop)
+    return Limits(start, host.memory_bytes * free_memory, crash_loops)
 
 
 def _free_share(ceiling: float, used: float, total: float) -> float:

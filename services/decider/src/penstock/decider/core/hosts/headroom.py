@@ -3,80 +3,31 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping
-from math import inf
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
-from penstock.config import Pool
 from penstock.decider.core.hosts.capacity import (
     Budget,
     HostCapacity,
     Load,
-    Need,
     budget,
     carries,
     limits,
     without_others,
-    worker_need,
 )
 from penstock.decider.core.hosts.fairshare import Claim
 from penstock.decider.core.hosts.liveness import HostLiveness
+from penstock.decider.core.hosts.planned import PlannedWorkers
 from penstock.decider.core.inputs import Inputs
-from penstock.decider.core.state import PoolState, State
+from penstock.decider.core.state import PoolState
 from penstock.events.snapshot import HostSnapshot
-
-
-class Needs:
-    """The needs of one worker of each pool, in one round.
-
-    A measure that fits on no host, even if none of our workers ran there, proves nothing about the
-    next worker: it was forged, or the last worker leaked until it was ended. One worker is then
-    tried with the configured need, as nothing else can measure anew.
-    """
-
-    def __init__(self, hosts: HostLiveness, inputs: Inputs) -> None:
-        self._inputs, self._measured = inputs, dict[str, Need]()
-        measured, rules = inputs.measured_hosts, inputs.rules
-        bounds = [limits(measured[host].snapshot, rules) for host in hosts.fresh]
-        self._most_started = max([host.start.memory_bytes for host in bounds], default=inf)
-        kept = [max(host.start.memory_bytes, host.keep_bytes) for host in bounds]
-        self._most_kept = max(kept, default=inf)
-
-    def of(self, pool: Pool, remembered: PoolState) -> Need:
-        measured = self.measured(pool)
-        if measured.memory_bytes <= self._most_started:  # as nearly always; no more than is kept
-            return measured
-        return self._configured(pool) if self.is_trial(pool, remembered) else measured
-
-    def is_trial(self, pool: Pool, remembered: PoolState) -> bool:
-        """Whether its measured need fits nowhere, and its configured need is less."""
-        measured = self.measured(pool).memory_bytes
-        most = self._most_kept if remembered.workers else self._most_started
-        return measured > most and self._configured(pool).memory_bytes < measured
-
-    def measured(self, pool: Pool) -> Need:
-        """By its last snapshot; by the settings where that says nothing."""
-        need = self._measured.get(pool.name)
-        if need is None:
-            measurement = self._inputs.measured_pools.get(pool.name)
-            snapshot = measurement.snapshot if measurement else None
-            hosts = self._hosts() if pool.profile.jobs_memory_bytes else ()
-            need = self._measured[pool.name] = worker_need(snapshot, pool.profile, hosts)
-        return need
-
-    def _configured(self, pool: Pool) -> Need:
-        return worker_need(None, pool.profile, self._hosts())
-
-    def _hosts(self) -> Iterator[HostSnapshot]:
-        return (host.snapshot for host in self._inputs.measured_hosts.values())
 
 
 def host_capacities(
     hosts: HostLiveness,
-    state: State,
+    planned: PlannedWorkers,
     inputs: Inputs,
     moving: frozenset[str],
-    needs: Needs,
 ) -> dict[str, HostCapacity]:
     """The capacity of each host that is not lost, holding all pools but those to be placed.
 
@@ -84,10 +35,11 @@ def host_capacities(
     keeps its share only while there is no other to take it; one that an operator drains keeps none.
     """
     capacities: dict[str, HostCapacity] = {}
-    planned, held = _loads(state, inputs, moving, needs)
+    # a host without any pool that is placed now holds all that it was planned to carry
+    staying = planned.loads_without(moving)
     present = hosts.fresh.union(hosts.silent, hosts.draining, hosts.unresponsive, hosts.paused)
     for host in sorted(present):
-        draining, load = host in hosts.draining, planned.get(host) or Load()
+        draining, load = host in hosts.draining, planned.load(host)
         limit = (
             Budget(load.cpu_cores, load.memory_bytes, load.workers)
             if host in hosts.silent
@@ -100,8 +52,7 @@ def host_capacities(
             keeps=host not in hosts.drained and (not draining or not hosts.fresh),
             crowded=load.exceeds(limit),
         )
-        if host in held:
-            capacities[host].hold(held[host])
+        capacities[host].hold(staying.get(host, load))
     return capacities
 
 
@@ -125,8 +76,8 @@ def crash_loops(hosts: HostLiveness, inputs: Inputs) -> dict[str, frozenset[str]
     """
     loops: dict[str, set[str]] = defaultdict(set)
     for host in hosts.fresh:
-        for name, workers in inputs.measured_hosts[host].snapshot.pools.items():
-            if workers.crash_loop and name in inputs.pools:
+        for name in limits(inputs.measured_hosts[host].snapshot, inputs.rules).crash_loops:
+            if name in inputs.pools:
                 loops[name].add(host)
     return {
         name: frozenset(looping)
@@ -196,22 +147,3 @@ def _others(host: HostSnapshot, bound: str) -> str:
         return f"{used:.2g} of {host.cpu_cores:.3g} cores"
     used = max(host.memory_used_bytes - host.own_memory_bytes, 0)
     return f"{used / 2**30:.2g} of {host.memory_bytes / 2**30:.3g} GiB"
-
-
-def _loads(
-    state: State, inputs: Inputs, moving: frozenset[str], needs: Needs
-) -> tuple[dict[str, Load], dict[str, Load]]:
-    """The load that each host was planned to carry before this round, by what workers need now;
-    and of that, what belongs to pools that are not placed now."""
-    planned: dict[str, Load] = defaultdict(Load)
-    held: dict[str, Load] = defaultdict(Load)
-    placed = [(name, pool) for name, pool in state.pools.items() if pool.placement]
-    mixed = set().union(*[pool.placement for name, pool in placed if name in moving])
-    for name, remembered in placed:
-        need = needs.of(inputs.pools[name], remembered)
-        for host, count in remembered.placement.items():
-            planned[host].add(need, count)
-            if host in mixed and name not in moving:
-                held[host].add(need, count)
-    # of a host without any pool that is placed now, all is held: it is not added up twice
-    return planned, {**held, **{host: planned[host] for host in planned.keys() - mixed}}

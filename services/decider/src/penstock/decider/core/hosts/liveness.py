@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 
 import msgspec
@@ -46,8 +46,10 @@ class HostLiveness(msgspec.Struct, frozen=True, kw_only=True):
     all_hosts_lost: bool = False
 
 
-def assess(state: State, inputs: Inputs, now: float) -> tuple[HostLiveness, State, list[Notice]]:
-    """The liveness of all hosts.
+def assess(
+    state: State, inputs: Inputs, placed: Set[str], now: float
+) -> tuple[HostLiveness, State, list[Notice]]:
+    """The liveness of all hosts; ``placed`` are those that any pool is on.
 
     Returns:
         The liveness, the state that remembers it, and notices of the hosts that joined or were lost
@@ -56,9 +58,8 @@ def assess(state: State, inputs: Inputs, now: float) -> tuple[HostLiveness, Stat
     gap = _has_telemetry_gap(inputs, now)
     if gap:  # silence counts from when measurements come in again
         state = msgspec.structs.replace(state, watching_since=now)
-    placed = _placed(state)
     state = _without_forgotten(_without_obeyed(state, inputs), placed, inputs, now)
-    hosts = _classified(placed.union(inputs.measured_hosts), state, inputs, now, gap)
+    hosts = _classified(placed | inputs.measured_hosts.keys(), state, inputs, now, gap)
     state = pending.welcome(state, hosts.fresh, inputs, now)
     hosts = _with_orders(_without_unresponsive(hosts, state, inputs, now), inputs.orders)
     alive = hosts.fresh.union(hosts.draining, hosts.unresponsive, hosts.paused)
@@ -71,11 +72,6 @@ def assess(state: State, inputs: Inputs, now: float) -> tuple[HostLiveness, Stat
     return hosts, msgspec.structs.replace(state, joined=joined, lost=lost), notices
 
 
-def _placed(state: State) -> set[str]:
-    """Hosts that any pool is on."""
-    return set().union(*[pool.placement for pool in state.pools.values() if pool.placement])
-
-
 def _without_obeyed(state: State, inputs: Inputs) -> State:
     if not state.pending:
         return state
@@ -83,7 +79,7 @@ def _without_obeyed(state: State, inputs: Inputs) -> State:
     return state if len(left) == len(state.pending) else replace(state, pending=left)
 
 
-def _without_forgotten(state: State, placed: set[str], inputs: Inputs, now: float) -> State:
+def _without_forgotten(state: State, placed: Set[str], inputs: Inputs, now: float) -> State:
     """Without hosts that are not remembered any more and have nothing."""
     if now - state.watching_since <= FORGET_LEASES * inputs.rules.lease_seconds:
         return state
@@ -99,7 +95,7 @@ def _without_forgotten(state: State, placed: set[str], inputs: Inputs, now: floa
 
 
 def _classified(
-    names: set[str], state: State, inputs: Inputs, now: float, gap: bool
+    names: Set[str], state: State, inputs: Inputs, now: float, gap: bool
 ) -> HostLiveness:
     sets: dict[str, list[str]] = {"fresh": [], "silent": [], "draining": [], "lost": []}
     for host in names:
@@ -177,7 +173,7 @@ def _joined(
 
 
 def _lost(
-    hosts: HostLiveness, placed: set[str], state: State, inputs: Inputs, now: float
+    hosts: HostLiveness, placed: Set[str], state: State, inputs: Inputs, now: float
 ) -> list[Notice]:
     """A host without workers whose last snapshot is older than this leader was lost before it."""
     measured, since = inputs.measured_hosts, state.watching_since

@@ -9,7 +9,7 @@ than another, and all of them are taken for good.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -98,12 +98,17 @@ def welcome(state: State, fresh: Collection[str], inputs: Inputs, now: float) ->
     if state.joined.issuperset(fresh):  # as nearly always
         return state
     joined = sorted(set(fresh) - state.joined)
-    new = {host: _command(host, state, inputs, now, joined=True) for host in joined}
+    new = {host: _command(host, _planned(host, state), inputs, now, joined=True) for host in joined}
     return replace(state, pending={**state.pending, **new})
 
 
 def add_commands(
-    before: State, after: State, pools: Iterable[str], inputs: Inputs, now: float
+    before: State,
+    after: State,
+    pools: Iterable[str],
+    planned: Callable[[str], Mapping[str, int]],
+    inputs: Inputs,
+    now: float,
 ) -> State:
     """The state with what hosts are commanded now; earlier commands that are not begun count on.
 
@@ -111,30 +116,31 @@ def add_commands(
         before: the state before the round.
         after: the state after it.
         pools: those decided in the round: no other changes its placement.
+        planned: a host's workers by pool before the round.
         inputs: of the round.
         now: POSIX seconds.
     """
     new = {
-        host: _command(host, before, inputs, now, joined=False)
+        host: _command(host, planned(host), inputs, now, joined=False)
         for host in sorted(_changed(before, after, pools))
         if host in after.joined and host not in after.pending
     }
     return replace(after, pending={**after.pending, **new}) if new else after
 
 
+def _planned(host: str, state: State) -> dict[str, int]:
+    return {name: pool.placement.get(host, 0) for name, pool in state.pools.items()}
+
+
 def _command(
-    host: str, before: State, inputs: Inputs, now: float, *, joined: bool
+    host: str, planned: Mapping[str, int], inputs: Inputs, now: float, *, joined: bool
 ) -> PendingCommand:
     measurement = inputs.measured_hosts.get(host)
     return PendingCommand(
         at=now,
         epoch=measurement.snapshot.epoch if measurement else 0,
         version=measurement.snapshot.version if measurement else 0,
-        held={
-            name: pool.placement[host]
-            for name, pool in before.pools.items()
-            if pool.placement.get(host)
-        },
+        held={name: count for name, count in planned.items() if count},
         joined=joined,
     )
 

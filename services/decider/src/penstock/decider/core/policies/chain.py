@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,12 +38,12 @@ class BadAnswer(ValueError):
 
 def apply(proposal: Proposal, memories: Memories, policies: Policies, history: History) -> None:
     """Applies each of the pool's policies; each change is added to the history."""
-    for name, policy in _chosen(proposal.profile, policies):
+    for name, policy, table in _chosen(proposal.profile, policies).before:
         if policy is None:
             history.add("policy", name, history.workers, f"{name} is not installed and was skipped")
         elif policy.before is not None:
             try:
-                own = _own(proposal, policy, memories, history.workers)
+                own = _own(proposal, policy, table, memories, history.workers)
                 verdict = policy.before(own)
                 if verdict is not None:
                     _check_verdict(verdict)
@@ -64,13 +65,15 @@ def review(
     """
     kept: dict[str, Any] = {}
     notices: list[Notice] = []
-    for _, policy in _chosen(proposal.profile, policies):
+    chosen = _chosen(proposal.profile, policies)
+    # without memories, a policy that is not asked has nothing to keep
+    for _, policy, table in chosen.all if memories else chosen.after:
         if policy is None:
             continue
         memory = memories.get(policy.name)
         if policy.after is not None:
             try:
-                own = _own(proposal, policy, memories, proposal.workers)
+                own = _own(proposal, policy, table, memories, proposal.workers)
                 aftermath = policy.after(own, result)
                 if aftermath is not None:
                     memory = _portable(aftermath)
@@ -82,19 +85,64 @@ def review(
     return kept, notices
 
 
-def _chosen(profile: Profile, policies: Policies) -> list[tuple[str, Policy | None]]:
-    """In the order of the settings, those that cap last; None for one that is not installed."""
-    ordinary: list[tuple[str, Policy | None]] = []
-    caps: list[tuple[str, Policy | None]] = []
-    for name in profile.policies_in_force:
-        policy = policies.get(name)
-        (caps if policy is not None and policy.caps else ordinary).append((name, policy))
-    return ordinary + caps if caps else ordinary
+class _Link(NamedTuple):
+    """One of a pool's policies, None where it is not installed, and the pool's settings for it."""
+
+    name: str
+    policy: Policy | None
+    table: Mapping[str, Any] | None
 
 
-def _own(proposal: Proposal, policy: Policy, memories: Memories, workers: int) -> Proposal:
+class _Chosen(NamedTuple):
+    """A pool's policies in the order of the settings, those that cap last.
+
+    Attributes:
+        all: of them.
+        before: that are asked, or reported as not installed, before a decision.
+        after: that are asked after it.
+    """
+
+    all: tuple[_Link, ...]
+    before: tuple[_Link, ...]
+    after: tuple[_Link, ...]
+
+
+_MOST_CHOSEN = 50_000
+_chosen_by_profile: dict[tuple[int, int], tuple[Profile, Policies, _Chosen]] = {}
+"""By the ids of profile and policies, which stay as they are; both are referenced, so that no id is
+reused."""
+
+
+def _chosen(profile: Profile, policies: Policies) -> _Chosen:
+    key = id(profile), id(policies)
+    last = _chosen_by_profile.get(key)
+    if last is not None:
+        return last[2]
+    if len(_chosen_by_profile) >= _MOST_CHOSEN:
+        _chosen_by_profile.clear()
+    links = [
+        _Link(name, policy, profile.policy_options.get(policy.name) if policy else None)
+        for name in profile.policies_in_force
+        for policy in (policies.get(name),)
+    ]
+    links.sort(key=lambda link: link.policy is not None and link.policy.caps)
+    chosen = _Chosen(
+        tuple(links),
+        tuple(link for link in links if link.policy is None or link.policy.before),
+        tuple(link for link in links if link.policy is not None and link.policy.after),
+    )
+    _chosen_by_profile[key] = profile, policies, chosen
+    return chosen
+
+
+def _own(
+    proposal: Proposal,
+    policy: Policy,
+    table: Mapping[str, Any] | None,
+    memories: Memories,
+    workers: int,
+) -> Proposal:
     """The proposal with the options and memory of this policy."""
-    table = proposal.profile.policy_options.get(policy.name)
     memory = memories.get(policy.name, {})
     if policy.options is None and not (table or memory) and workers == proposal.workers:
         return proposal

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.config import Pool
 from penstock.decider.core.decide import Outcome, decide
+from penstock.decider.core.hosts.planned import PlannedWorkers
 from penstock.decider.core.inputs import Inputs, MeasuredHost, MeasuredPool, Rules
 from penstock.decider.core.registry import Strategies
 from penstock.decider.core.state import State
@@ -67,7 +68,7 @@ class Core:
         self._pools, self._strategies = {pool.name: pool}, strategies
         self._pool, self._origin, self._rules = pool.name, origin, rules or Rules()
         self._watch, self._jumps = watch, jumps
-        self._state = State(watching_since=origin)
+        self._state, self._planned = State(watching_since=origin), PlannedWorkers()
         self._measured: dict[str, MeasuredPool] = {}
         self._hosts: dict[str, MeasuredHost] = {}
 
@@ -81,7 +82,7 @@ class Core:
             self._measured[self._pool] = MeasuredPool(
                 look.meter.snapshot(look.now, look.wakeup), stored_at
             )
-        outcome = decide(self._state, self._inputs(), self._posix(look.decided_at))
+        outcome = decide(self._state, self._inputs(), self._posix(look.decided_at), self._planned)
         self._state = outcome.state
         if self._watch is not None:
             self._watch(outcome, look.decided_at)

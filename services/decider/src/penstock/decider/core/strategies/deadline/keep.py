@@ -58,8 +58,8 @@ def _longest_line(view: PoolView, workers: int) -> float:
     what they surely begin within the promise, where that is more.
     """
     service, promise = view.service, view.promise_seconds
-    rounds = service.rounds(promise)
-    surely = workers * rounds - view.safety * math.sqrt(service.variance(rounds) * workers)
+    _, rounds, variance = service.pace(None, promise)
+    surely = workers * rounds - view.safety * math.sqrt(variance * workers)
     left = promise - last_moment_seconds(view)
     return max(workers * left / max(service.seconds, LEAST_JOB_SECONDS), surely, 0.0)
 

@@ -23,6 +23,11 @@ from penstock.measuring.assumed import LEAST_JOB_SECONDS
 _NEVER = math.inf
 
 
+Pace = tuple[float, float, float]
+"""Jobs that one worker picks up by some time: a sure first one, further ones, their variance."""
+_NOTHING: Pace = (0.0, 0.0, 0.0)
+
+
 class Service(msgspec.Struct, frozen=True, gc=False):
     """The distribution of run times.
 
@@ -34,24 +39,28 @@ class Service(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     cv2: float
 
-    def rounds(self, seconds: float) -> float:
-        """Mean number of jobs that a worker ends in so long a time, wherever in a job it is."""
-        if seconds <= 0:
-            return 0.0
-        return seconds / (self.seconds if self.seconds > LEAST_JOB_SECONDS else LEAST_JOB_SECONDS)
+    def pace(self, ready_seconds: float | None, seconds: float) -> Pace:
+        """Jobs that a worker picks up within so long a time.
 
-    def rounds_from_fresh(self, rounds: float) -> float:
-        """The same for a worker that begins a job at the start: fewer, if jobs are of one length.
-
-        Never more than in equilibrium, which irregular jobs would allow: that is not promised.
+        One that is in a job (ready: None) ends ``rounds`` in the mean, wherever in it it is. One
+        that begins at the start ends fewer if jobs are of one length; never more, which irregular
+        jobs would allow: that is not promised. The variance of that number is that of a coin at
+        first, cv² for each round in the long run.
         """
-        if self.cv2 >= 1.0:
-            return rounds
-        return rounds - (1.0 - self.cv2) / 2 * (1.0 - math.exp(-2.0 * rounds))
-
-    def variance(self, rounds: float) -> float:
-        """Of that number: as for a coin at first, cv² for each round in the long run."""
-        return rounds * (self.cv2 + (1.0 - self.cv2) / (1.0 + 6.0 * rounds))
+        if ready_seconds is not None:
+            if seconds < ready_seconds:
+                return _NOTHING
+            seconds -= ready_seconds
+        job_seconds = self.seconds if self.seconds > LEAST_JOB_SECONDS else LEAST_JOB_SECONDS
+        rounds = 0.0 if seconds <= 0 else seconds / job_seconds
+        irregular = self.cv2
+        regular = 1.0 - irregular
+        variance = rounds * (irregular + regular / (1.0 + 6.0 * rounds))
+        if ready_seconds is None:
+            return 0.0, rounds, variance
+        if irregular >= 1.0:
+            return 1.0, rounds, variance
+        return 1.0, rounds - regular / 2 * (1.0 - math.exp(-2.0 * rounds)), variance
 
 
 class WorkerGroup(msgspec.Struct, frozen=True, gc=False):
@@ -64,11 +73,6 @@ class WorkerGroup(msgspec.Struct, frozen=True, gc=False):
 
     workers: int
     ready_seconds: float | None
-
-
-Pace = tuple[float, float, float]
-"""Jobs that one worker picks up by some time: a sure first one, further ones, their variance."""
-_NOTHING: Pace = (0.0, 0.0, 0.0)
 
 
 class WorkerGroups:
@@ -100,67 +104,67 @@ class WorkerGroups:
 
         May be broken; infinite where no number of workers can.
         """
-        workers, least, paces = 0, 0.0, _NOTHING
+        workers, safety = 0, self._safety
+        sure = further = variance = least = 0.0
         for group in self.groups:
-            pace = self._pace(group.ready_seconds, seconds)
-            needed = _needed(place, paces, least, pace, self._safety)
-            if needed <= group.workers:
+            count, pace = group.workers, self._service.pace(group.ready_seconds, seconds)
+            needed = _needed(place, (sure, further, variance), least, pace, safety)
+            if needed <= count:
                 return workers + needed
-            workers += group.workers
-            paces = _joined(paces, group.workers, pace)
-            least = max(least, _surely(paces, self._safety))
-        pace = self._pace(self.new_seconds, max(seconds, self._granted_until))
-        return workers + _needed(place, paces, least, pace, self._safety)
+            workers += count
+            sure += count * pace[0]
+            further += count * pace[1]
+            variance += count * pace[2]
+            surely = further - safety * math.sqrt(variance)
+            least = surely if surely > least else least
+        pace = self._service.pace(self.new_seconds, max(seconds, self._granted_until))
+        return workers + _needed(place, (sure, further, variance), least, pace, safety)
 
     def begun(self, workers: int, seconds: float) -> float:
         """Jobs that so many workers have begun by then, at the least."""
-        least, paces = 0.0, _NOTHING
-        for group in (*self.groups, WorkerGroup(workers, self.new_seconds)):
-            count = min(group.workers, workers)
-            workers -= count
-            paces = _joined(paces, count, self._pace(group.ready_seconds, seconds))
-            least = max(least, _surely(paces, self._safety))
-        return paces[0] + least
+        return self._begun(self._first(workers), seconds)
 
     def start_seconds(self, place: float, workers: int) -> float:
         """When the ``place``-th job is begun by so many workers, at the latest; from now."""
         if workers <= 0:
             return _NEVER
+        first = self._first(workers)
         high = self.new_seconds + (place / workers + 1) * self._service.seconds
         # a bound on the steps: a decision must end whatever the figures are
         for _ in range(20):
-            if self.begun(workers, high) >= place:
+            if self._begun(first, high) >= place:
                 break
             high *= 2
         low = 0.0
         for _ in range(20):
             middle = (low + high) / 2
-            low, high = (low, middle) if self.begun(workers, middle) >= place else (middle, high)
+            if self._begun(first, middle) >= place:
+                high = middle
+            else:
+                low = middle
         return high
 
-    def _pace(self, ready_seconds: float | None, seconds: float) -> Pace:
-        service = self._service
-        if ready_seconds is None:
-            rounds = service.rounds(seconds)
-            return 0.0, rounds, service.variance(rounds)
-        if seconds < ready_seconds:
-            return _NOTHING
-        rounds = service.rounds(seconds - ready_seconds)
-        return 1.0, service.rounds_from_fresh(rounds), service.variance(rounds)
+    def _first(self, workers: int) -> list[tuple[int, float | None]]:
+        """The groups of so many workers, and when they are ready; the last ones are new."""
+        first: list[tuple[int, float | None]] = []
+        for group in self.groups:
+            if group.workers >= workers:
+                return [*first, (workers, group.ready_seconds)]
+            first.append((group.workers, group.ready_seconds))
+            workers -= group.workers
+        return [*first, (workers, self.new_seconds)]
 
-
-def _joined(pace: Pace, workers: float, other: Pace) -> Pace:
-    """With so many workers of another pace."""
-    return (
-        pace[0] + workers * other[0],
-        pace[1] + workers * other[1],
-        pace[2] + workers * other[2],
-    )
-
-
-def _surely(pace: Pace, safety: float) -> float:
-    """Further jobs, at the least; below 0 where chance may exceed them."""
-    return pace[1] - safety * math.sqrt(pace[2])
+    def _begun(self, first: list[tuple[int, float | None]], seconds: float) -> float:
+        pace, safety = self._service.pace, self._safety
+        sure = further = variance = least = 0.0
+        for count, ready_seconds in first:
+            one, rounds, spread = pace(ready_seconds, seconds)
+            sure += count * one
+            further += count * rounds
+            variance += count * spread
+            surely = further - safety * math.sqrt(variance)
+            least = surely if surely > least else least
+        return sure + least
 
 
 def _needed(place: float, paces: Pace, least: float, pace: Pace, safety: float) -> float:
