@@ -114,6 +114,7 @@ class ManagementSource:
             epoch=str(counts.epoch),
             behind_seconds=self._behind_seconds,
             exact=False,
+            counts_ends=True,
         )
 
 

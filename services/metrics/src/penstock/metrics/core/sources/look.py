@@ -30,6 +30,7 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
         epoch: another text: the counters began anew.
         behind_seconds: age of these figures.
         exact: counted, not estimated by the system itself.
+        counts_ends: ``ended`` misses none, though it may be seconds late.
         stuck: of those that wait, the ones that no worker gets on with.
         cap: more workers than this, each with one message at a time, find nothing to do.
     """
@@ -43,6 +44,7 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str = ""
     behind_seconds: float = 0.0
     exact: bool = True
+    counts_ends: bool = False
     stuck: int = 0
     cap: int | None = None
 
