@@ -1,4 +1,4 @@
-"""A queue whose counters change every five seconds, as RabbitMQ's do."""
+"""A queue whose depth is of now and whose counters change every five seconds, as RabbitMQ's do."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def run_times(seconds: int, claims_late_seconds: int) -> tuple[int, float]:
             ended=round(collected * WORKERS / RUN_SECONDS),
             exact=False,
             counts_ends=True,
+            late_counters=True,
         )
         done = queue.see_source(look, float(second), 1e6 + second, 0, WORKERS)
         ended += done.finished
@@ -30,7 +31,28 @@ def run_times(seconds: int, claims_late_seconds: int) -> tuple[int, float]:
     return ended, run_seconds / ended
 
 
-def test_no_end_is_counted_twice_by_the_counter_and_by_runtime_seconds() -> None:
-    ended, mean_seconds = run_times(11, 0)
-    assert ended == 10 * WORKERS / RUN_SECONDS
+@pytest.mark.parametrize("claims_late_seconds", [0, 10])
+def test_run_times_are_right_from_the_first_change_on(claims_late_seconds) -> None:
+    ended, mean_seconds = run_times(11, claims_late_seconds)
+    assert ended == 10 * WORKERS / RUN_SECONDS, "no end is counted twice, by runtime_seconds, too"
     assert mean_seconds == pytest.approx(RUN_SECONDS)
+
+
+def test_what_is_counted_as_of_now_is_not_marked_as_estimated() -> None:
+    queue = SourceQueue("mail", 20.0)
+    look = SourceLook(waiting=3, claimed=0, arrived=3, exact=False, late_counters=True)
+    for second in range(2):
+        queue.see_source(look, float(second), 1e6 + second, 0, 1)
+    assert {"running", "arrival_per_second", "oldest_waiting_seconds"} <= queue.estimated
+    assert "waiting" not in queue.estimated
+
+
+def test_arrivals_that_are_taken_back_are_made_up_for_before_any_count_again() -> None:
+    queue = SourceQueue("mail", 20.0)
+    arrivals = []
+    for second, arrived in enumerate((0, 9, 5, 7, 12)):
+        look = SourceLook(waiting=arrived, arrived=arrived, exact=False, late_counters=True)
+        queue.see_source(look, float(second), 1e6 + second, 0, None)
+        arrivals.append(queue.arrived)
+        queue.settle()
+    assert arrivals == [None, 9, 0, 0, 3]

@@ -31,6 +31,8 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
         behind_seconds: age of these figures.
         exact: counted, not estimated by the system itself.
         counts_ends: ``ended`` misses none, though it may be seconds late.
+        late_counters: ``waiting`` is exact and of now; the others are late, and ``arrived`` was
+            brought up to now, so that a later look may correct it downwards.
         stuck: of those that wait, the ones that no worker gets on with.
         cap: more workers than this, each with one message at a time, find nothing to do.
     """
@@ -45,6 +47,7 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
     behind_seconds: float = 0.0
     exact: bool = True
     counts_ends: bool = False
+    late_counters: bool = False
     stuck: int = 0
     cap: int | None = None
 
