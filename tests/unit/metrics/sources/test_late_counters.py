@@ -38,6 +38,14 @@ def test_run_times_are_right_from_the_first_change_on(claims_late_seconds) -> No
     assert mean_seconds == pytest.approx(RUN_SECONDS)
 
 
+def test_messages_that_no_ready_worker_takes_are_stuck() -> None:
+    queue = SourceQueue("mail", 20.0)
+    for second in range(80):
+        look = SourceLook(waiting=3, claimed=0, arrived=3, ended=0, late_counters=True, exact=False)
+        queue.see_source(look, float(second), 1e6 + second, 2, 2)
+    assert queue.stuck == 3
+
+
 def test_what_is_counted_as_of_now_is_not_marked_as_estimated() -> None:
     queue = SourceQueue("mail", 20.0)
     look = SourceLook(waiting=3, claimed=0, arrived=3, exact=False, late_counters=True)

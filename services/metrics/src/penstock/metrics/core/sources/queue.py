@@ -88,7 +88,7 @@ class SourceQueue(Queue):
         Returns:
             What was done since the look before.
         """
-        look = _with_claims_of_now(look, busy_slots)
+        claimed, look = look.claimed, _with_claims_of_now(look, busy_slots)
         at = now - look.behind_seconds
         before, last_at = self._latest, self.look.at if self.look else at
         ends = self._reported
@@ -98,9 +98,7 @@ class SourceQueue(Queue):
         self._latest, self._reported = look, None if self._reported is None else 0
         departed = self._move_line(look, at, moved)
         is_moving = moved is None or bool(moved.came or moved.ended or departed)
-        watched = self._stuck_watch.observe(
-            look.waiting, look.claimed, is_moving, idle_workers, now
-        )
+        watched = self._stuck_watch.observe(look.waiting, claimed, is_moving, idle_workers, now)
         self.stuck = max(watched, min(look.stuck, look.waiting))
         self.delayed = look.delayed
         self._put(look, at, wall_now - (now - at), moved)
