@@ -22,7 +22,6 @@ def run_times(seconds: int, claims_late_seconds: int) -> tuple[int, float]:
             arrived=1_000,
             ended=round(collected * WORKERS / RUN_SECONDS),
             exact=False,
-            counts_ends=True,
             late_counters=True,
         )
         done = queue.see_source(look, float(second), 1e6 + second, 0, WORKERS)

@@ -79,7 +79,6 @@ class CombinedSource:
             epoch=str(arrivals.epoch),
             exact=False,
             late_counters=True,
-            counts_ends=True,
         )
 
 

@@ -160,7 +160,6 @@ class ManagementSource:
             epoch=str(counts.epoch),
             behind_seconds=self._behind_seconds,
             exact=False,
-            counts_ends=True,
         )
 
 

@@ -92,7 +92,7 @@ class SourceQueue(Queue):
         at = now - look.behind_seconds
         before, last_at = self._latest, self.look.at if self.look else at
         ends = self._reported
-        if ends is None and not (look.counts_ends and look.ended is not None):
+        if ends is None and (look.ended is None or look.misses_ends):
             ends = self._ends_in(at - last_at, look.claimed, busy_slots)
         moved = None if before is None else arrivals(before, look, ends)
         self._latest, self._reported = look, None if self._reported is None else 0
