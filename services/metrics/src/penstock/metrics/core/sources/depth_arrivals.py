@@ -15,6 +15,9 @@ import msgspec
 MOST_LATE_SECONDS = 6.0
 """The server collects its counters every 5 s, and a look is up to a second later: what happened
 before that is in them."""
+_STEADY_SECONDS = 3.5
+"""While none waits, messages are taken to go on so long after the counter's last change: longer,
+and their end is seen later; shorter, and those since the change seem to have come just now."""
 _REMEMBERED = 200
 """Deliveries after which older ones count half for how fast a consumer takes them."""
 
@@ -114,6 +117,7 @@ class DepthArrivals:
 
     def _move(self, before: DepthCounts, counts: DepthCounts, now: float) -> None:
         seconds = now - self._looks[-1].at
+        self._pace.is_idle = now - self._looks[0].at > _STEADY_SECONDS
         taken, sent = self._pace.taken(before, counts, seconds), self._sent(counts)
         if counts.left > before.left:
             waiting, sent_before = (before.waiting + counts.waiting) / 2, self._sent(before)
@@ -129,7 +133,6 @@ class DepthArrivals:
             return
         while self._looks[1].at <= now - MOST_LATE_SECONDS:
             self._looks.popleft()
-        self._pace.is_idle = True
         self._anchor(counts.left, 0.0)
 
     def _sent(self, counts: DepthCounts) -> int:
@@ -165,12 +168,12 @@ class _Pace:
     messages leave as they came and left between the last two changes of the counter.
 
     Attributes:
-        is_idle: none left the queue for as long as the counter can be late.
+        is_idle: the counter has not changed for so long that perhaps none comes any more.
     """
 
     def __init__(self) -> None:
         self.is_idle = False
-        self._idle_rate = 0.0
+        self._steady_rate = 0.0
         self._deliveries = self._consumer_seconds = 0.0  # while messages waited
         self._forget_span()
 
@@ -189,12 +192,12 @@ class _Pace:
             return joined + consumer_seconds * self._deliveries / self._consumer_seconds
         if self.is_idle or not consumer_seconds:
             return float(joined)
-        return joined + seconds * self._idle_rate
+        return joined + seconds * self._steady_rate
 
     def learn(self, deliveries: int, arrivals: float, seconds: float) -> None:
         """The counter has grown: so many were taken, and so many came, in so many seconds."""
         steady = max(min(arrivals, deliveries), 0.0)
-        self.is_idle, self._idle_rate = False, steady / seconds if seconds > 0 else 0.0
+        self._steady_rate = steady / seconds if seconds > 0 else 0.0
         if self._was_busy:
             self._deliveries += max(deliveries - self._span_joined, 0)
             self._consumer_seconds += self._span_seconds
