@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from penstock.config.load import check
+from penstock.config.topology import pools
+from penstock.events.worker import WorkerReport
 from penstock.metrics.core.sources.look import SourceLook
+from penstock.metrics.core.sources.meter import SourceMeter
 from penstock.metrics.core.sources.queue import SourceQueue
 
 WORKERS, RUN_SECONDS = 4, 2.0
@@ -63,3 +69,27 @@ def test_arrivals_that_are_taken_back_are_made_up_for_before_any_count_again() -
         arrivals.append(queue.arrived)
         queue.settle()
     assert arrivals == [None, 9, 0, 0, 3]
+
+
+def test_a_run_time_that_is_set_stands_until_ten_messages_ended() -> None:
+    mail = {"source": "shop", "command": ["true"], "runtime_seconds": 1.0}
+    [pool] = pools(check({"sources": {"shop": {"kind": "x"}}, "pools": {"mail": mail}})).values()
+    meter, means = SourceMeter(pool, 60.0, 1.0), []
+    for second in range(21):
+        for name in ("a", "b"):
+            report = WorkerReport(
+                worker=name, host="h", pool="mail", pid=1, started_at=0.0, number=second,
+                at=float(second), state="busy",
+            )  # fmt: skip
+            meter.add_report(report, float(second))
+        ended = second // 4 * 2
+        look = SourceLook(waiting=50, claimed=2, arrived=ended + 52, ended=ended)
+        meter.see_source({"mail": look}, float(second), 1e6 + second)
+        meter.observe(float(second))
+        at = datetime.fromtimestamp(1e6 + second, UTC)
+        snapshot = meter.snapshot(float(second), at, {"id": "1", "source": "test"}, "tick")
+        assert snapshot is not None
+        assert snapshot.service is not None
+        means.append(snapshot.service.mean_seconds)
+    assert set(means[:20]) == {1.0}
+    assert means[20] == pytest.approx(4.0, rel=0.1)
