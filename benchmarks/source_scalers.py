@@ -36,7 +36,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         worker: the command of a worker; ``{name}`` stands for its name.
         environment: variables of a worker.
         url: the broker of the messages.
-        look_url: where Penstock looks at it.
+        look_url: where Penstock looks at it; ``depth_url``: where it reads besides what waits.
         folder: for logs and files.
         peak: messages in work at the peak.
         most: workers at most.
@@ -50,6 +50,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str]
     url: str
     look_url: str
+    depth_url: str
     folder: Path
     peak: int
     most: int
@@ -229,6 +230,7 @@ class Penstock:
             secret = f"secret_file = {_text(str(file))}"
             if not url.startswith("amqp"):
                 secret += f"\noptions.statistics_seconds = {STATISTICS_SECONDS}"
+                secret += f"\noptions.amqp_url = {_text(setting.depth_url)}"
         drain = _DRAIN_SECONDS / setting.factor
         return "\n".join(
             (

@@ -16,6 +16,7 @@ workers, messages and the promise do not.
 * *late*: share of messages that did not start within the promise (those never started count);
 * *worker-seconds*: of processes that exist, starting and ending ones too, until ``--tail`` seconds
   after the last arrival;
+* *work*: seconds that the messages take together, the least that any scaler can pay;
 * *interrupted*: messages that started and have no end. The oracle is the task's own log.
 """
 
@@ -57,7 +58,8 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
             worker=(*worker, *quiet, "-n", f"{{name}}@{marker}"),
             environment=env,
             url=broker.url,
-            look_url=broker.amqp_url if options.amqp else broker.look_url,
+            look_url=broker.amqp_url if options.look == "amqp" else broker.look_url,
+            depth_url=broker.amqp_url if options.look == "both" else "",
             folder=folder,
             peak=load.peak,
             most=2 * load.peak,
@@ -84,7 +86,8 @@ def run(scaler: Any, load: Messages, options: argparse.Namespace) -> dict[str, A
                 driven.end()
             left = length()
         judged = judge(oracle.read_text("utf-8"), len(load.arrivals), options.sla)
-    return {**judged, "worker_seconds": round(used, 1), "most_workers": most, "left": left}
+    seconds = {"work_seconds": round(sum(load.services), 1), "worker_seconds": round(used, 1)}
+    return {**judged, **seconds, "most_workers": most, "left": left}
 
 
 def _broker(options: argparse.Namespace, folder: Path) -> AbstractContextManager[Addresses]:
@@ -177,9 +180,10 @@ def main() -> None:
     parser.add_argument("--scaler", action="append", choices=[one.name for one in SCALERS])
     parser.add_argument("--broker", choices=BROKERS, default="redis")
     parser.add_argument(
-        "--amqp",
-        action="store_true",
-        help="Penstock looks at RabbitMQ over AMQP, by the strategy backlog_only",
+        "--look",
+        choices=("both", "management", "amqp"),
+        default="both",
+        help="how Penstock reads RabbitMQ; over AMQP alone by the strategy backlog_only",
     )
     parser.add_argument("--broker-url", default="", help="of a running one; else one is started")
     parser.add_argument("--seconds", type=float, default=75.0, help="of one trace")
@@ -214,7 +218,7 @@ def main() -> None:
             row = {"trace": load.trace, "scaler": scaler.name, "peak": load.peak, "load": busy}
             rows.append({**row, **run(scaler, load, options)})
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    kept = ("seconds", "tail", "factor", "erlang", "sla", "seed", "count_others")
+    kept = ("look", "seconds", "tail", "factor", "erlang", "sla", "seed", "count_others")
     result = {
         "machine": machine,
         "broker": options.broker,

@@ -111,11 +111,10 @@ class RabbitServer:
     def connections(self, port: int) -> int:
         """Connections to one of its ports that are open at the server's side."""
         assert self._server is not None
-        sockets = [
-            connection
-            for process in psutil.Process(self._server.pid).children(recursive=True)
-            for connection in process.net_connections("tcp")
-        ]
+        sockets: list[Any] = []
+        for process in psutil.Process(self._server.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # one that the server ran for a moment
+                sockets += process.net_connections("tcp")
         return sum(
             connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == port
             for connection in sockets

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from itertools import count
 from typing import Any
 
@@ -13,6 +15,7 @@ from penstock.config.sources import SourceTable
 from penstock.metrics.sources import QueueSource
 from penstock.metrics.sources.registry import open_source
 
+aio_pika = pytest.importorskip("aio_pika")
 kombu = pytest.importorskip("kombu")
 
 SHOWN_SECONDS = 30.0
@@ -24,6 +27,9 @@ class RabbitQueue:
     """A queue, its producer and its consumer."""
 
     absent, knows_age, counts_claims = "none-such", False, False
+    is_now = True
+    """A look shows the depth as of now."""
+    odd_name = "mail/to day"
 
     def __init__(self, server: RabbitServer, arguments: dict[str, Any] | None = None) -> None:
         self.server = server
@@ -39,8 +45,15 @@ class RabbitQueue:
     def url(self) -> str:
         return self.server.url
 
-    def open(self, **options: Any) -> QueueSource:
-        return open_source("shop", SourceTable(kind="rabbitmq", url=self.url, options=options))
+    @property
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def open(self, user: str = "", secret_file: str = "", **options: Any) -> QueueSource:
+        url = self.url.replace("://", f"://{user}@") if user else self.url
+        more = {**self.options, **options}
+        table = SourceTable(kind="rabbitmq", url=url, secret_file=secret_file, options=more)
+        return open_source("shop", table)
 
     def connect(self) -> None:
         self.connection = kombu.Connection(self.server.url)
@@ -108,7 +121,8 @@ class RabbitQueue:
 class ManagedQueue(RabbitQueue):
     """The same queue, by the management API, which is behind."""
 
-    counts_claims = True
+    counts_claims, is_now = True, False
+    odd_name = "mail/to day?é"
 
     @property
     def url(self) -> str:
@@ -124,3 +138,71 @@ class ManagedQueue(RabbitQueue):
 
     async def connections(self) -> int:
         return self.server.connections(self.server.management_port)
+
+
+class CombinedQueue(ManagedQueue):
+    """The same queue, by both: what waits is of now, the rest is behind."""
+
+    is_now = True
+    odd_name = RabbitQueue.odd_name
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"amqp_url": self.server.url}
+
+    async def connections(self) -> int:
+        """Of the server's two ports, the one with more."""
+        return max(await super().connections(), self.server.connections(self.server.port) - 1)
+
+
+class TakenLine:
+    """What publishers send to a queue and its consumers take, in order, message by message.
+
+    Attributes:
+        sent: messages that the server confirmed.
+        delivered: messages that consumers began with.
+        consumers: each has one message at a time.
+    """
+
+    def __init__(self, queue: RabbitQueue, run_seconds: float) -> None:
+        self._queue, self._run_seconds = queue, run_seconds
+        self._sent_at: list[float] = []
+        self.delivered = self.consumers = 0
+
+    async def __aenter__(self) -> TakenLine:
+        self._connection = await aio_pika.connect(self._queue.server.url)
+        self._channel = await self._connection.channel()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._connection.close()
+
+    @property
+    def sent(self) -> int:
+        return len(self._sent_at)
+
+    @property
+    def age_seconds(self) -> float:
+        """Of the oldest message that no consumer has begun with."""
+        if self.delivered >= self.sent:
+            return 0.0
+        return time.monotonic() - self._sent_at[self.delivered]
+
+    async def send(self, messages: int) -> None:
+        for _ in range(messages):
+            message = aio_pika.Message(b"body")
+            await self._channel.default_exchange.publish(message, self._queue.queue)
+            self._sent_at.append(time.monotonic())
+
+    async def join(self) -> None:
+        """One more consumer."""
+        channel = await self._connection.channel()
+        await channel.set_qos(prefetch_count=1)
+        queue = await channel.get_queue(self._queue.queue)
+        self.consumers += 1
+        await queue.consume(self._run)
+
+    async def _run(self, message: Any) -> None:
+        self.delivered += 1
+        await asyncio.sleep(self._run_seconds)
+        await message.ack()

@@ -1,4 +1,7 @@
-"""Kind `rabbitmq`, both ways, against a real server; the messages are Kombu's, as Celery's are."""
+"""Kind `rabbitmq`, over AMQP, by the management API and by both, against a real server.
+
+The messages are Kombu's, as Celery's are.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,16 @@ import msgspec
 import pytest
 from tests.component.metrics.sources.rabbit_queues import (
     SHOWN_SECONDS,
+    CombinedQueue,
     ManagedQueue,
     RabbitQueue,
+    TakenLine,
 )
 from tests.rabbitmq_server import RabbitServer, rabbitmq_server
 from tests.waiting import eventually
 
 from penstock.config.sources import SourceTable
+from penstock.metrics.core.sources.queue import SourceQueue
 from penstock.metrics.sources import QueueSource, SourceAway, SourceFault, SourceLook
 from penstock.metrics.sources.registry import open_source
 from penstock.testing.sources import SourceContract
@@ -28,6 +34,7 @@ kombu = pytest.importorskip("kombu")
 pytest.importorskip("aio_pika")
 
 QUORUM = {"x-queue-type": "quorum"}
+WAYS = (RabbitQueue, ManagedQueue, CombinedQueue)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +58,14 @@ async def managed(server) -> AsyncIterator[ManagedQueue]:
     queue.close()
 
 
+@pytest.fixture
+async def combined(server) -> AsyncIterator[CombinedQueue]:
+    queue = CombinedQueue(server)
+    await queue.shown()
+    yield queue
+    queue.close()
+
+
 class TestAmqp(SourceContract):
     @pytest.fixture
     def system(self, amqp) -> RabbitQueue:
@@ -63,7 +78,13 @@ class TestManagement(SourceContract):
         return managed
 
 
-@pytest.fixture(params=[RabbitQueue, ManagedQueue], ids=["amqp", "management"])
+class TestBoth(SourceContract):
+    @pytest.fixture
+    def system(self, combined) -> CombinedQueue:
+        return combined
+
+
+@pytest.fixture(params=WAYS, ids=["amqp", "management", "both"])
 async def system(request, server) -> AsyncIterator[RabbitQueue]:
     queue = request.param(server)
     await queue.shown()
@@ -71,7 +92,7 @@ async def system(request, server) -> AsyncIterator[RabbitQueue]:
     queue.close()
 
 
-@pytest.fixture(params=[RabbitQueue, ManagedQueue], ids=["amqp", "management"])
+@pytest.fixture(params=WAYS, ids=["amqp", "management", "both"])
 async def quorum(request, server) -> AsyncIterator[RabbitQueue]:
     queue = request.param(server, QUORUM)
     await queue.shown()
@@ -85,7 +106,7 @@ async def look(source: QueueSource, system: RabbitQueue) -> SourceLook:
     return figures
 
 
-# --- both ways ----------------------------------------------------------------------------------
+# --- all ways ----------------------------------------------------------------------------------
 async def test_a_quorum_queue_is_counted_like_any_other(quorum) -> None:
     source = quorum.open()
     await quorum.put(5)
@@ -154,8 +175,7 @@ async def test_the_password_is_that_of_the_file_and_is_never_shown(
     for password in ("wr0ng", "r:ght"):
         secret.write_text(password)
         secret.chmod(0o600)
-        url = system.url.replace("://", "://reader@")
-        source = open_source("shop", SourceTable(kind="rabbitmq", url=url, secret_file=str(secret)))
+        source = system.open(user="reader", secret_file=str(secret))
         if password == "r:ght":
             assert (await look(source, system)).waiting == 1
         else:
@@ -170,7 +190,7 @@ async def test_names_with_slashes_in_another_vhost_are_read(system, server) -> N
     server.api("PUT", "/api/permissions/a%2Fb%20c/guest", dict.fromkeys(
         ("configure", "write", "read"), ".*"
     ))  # fmt: skip
-    name = "mail/to day?é" if system.counts_claims else "mail/to day"
+    name = system.odd_name
     server.api("PUT", f"/api/queues/a%2Fb%20c/{quote(name, safe='')}", {"durable": True})
     source = system.open(vhost="a/b c")
 
@@ -338,3 +358,68 @@ async def _counted(managed: ManagedQueue, **counts: int) -> None:
         return all(stats.get(name) == count for name, count in counts.items())
 
     await eventually(are_shown, SHOWN_SECONDS, f"counters {counts}")
+
+
+# --- both ----------------------------------------------------------------------------------------
+async def test_the_depth_is_of_now_before_the_management_api_shows_it(combined) -> None:
+    source = combined.open()
+    first = await look(source, combined)
+    combined.publish(7)
+    await eventually(lambda: combined.ready() == 7, SHOWN_SECONDS, "all are stored")
+    figures = await look(source, combined)
+    assert (figures.waiting, figures.behind_seconds) == (7, 0.0)
+    assert (figures.exact, figures.late_counters) == (False, True)
+    assert figures.arrived in (None, (first.arrived or 0) + 7)
+    await source.close()
+
+
+async def test_a_queue_without_figures_yet_is_measured_by_its_depth(combined, server) -> None:
+    source = combined.open()
+    combined.declare("new")
+    combined.publish(3, "new")
+    looks = await source.look(["new"])
+    assert looks["new"].waiting <= 3, "no fault"
+    combined.declare("new").delete()
+    await source.close()
+
+
+async def test_the_vhost_is_that_of_the_amqp_url_on_both_sides(combined, server) -> None:
+    server.api("PUT", "/api/vhosts/else", {})
+    everything = dict.fromkeys(("configure", "write", "read"), ".*")
+    server.api("PUT", "/api/permissions/else/guest", everything)
+    server.api("PUT", "/api/queues/else/mail", {"durable": True})
+    source = combined.open(amqp_url=f"{server.url}else")
+
+    async def is_shown() -> bool:
+        return isinstance((await source.look(["mail"]))["mail"], SourceLook)
+
+    await eventually(is_shown, SHOWN_SECONDS)
+    assert isinstance((await source.look([combined.queue]))[combined.queue], SourceFault)
+    await source.close()
+    server.api("DELETE", "/api/vhosts/else")
+
+
+async def test_depth_and_age_of_a_burst_are_those_of_an_oracle(combined) -> None:
+    """Twenty messages a second for five seconds; consumers join one by one while they wait."""
+    source, queue = combined.open(), SourceQueue(combined.queue, 5.0)
+    wrong, oldest = [], 0.0
+    async with TakenLine(combined, run_seconds=0.25) as line:
+        for step in range(48):
+            if 4 <= step < 24:
+                await line.send(5)
+            if 16 <= step < 22:
+                await line.join()
+            await asyncio.sleep(0.25)
+            most, age = line.sent - line.delivered, line.age_seconds
+            figures = await look(source, combined)
+            now, wall_now = time.monotonic(), time.time()
+            assert line.sent - line.delivered - line.consumers <= figures.waiting <= most
+            queue.see_source(figures, now, wall_now, 0, None)
+            estimate = queue.oldest_seconds(wall_now) or 0.0
+            if figures.waiting:
+                assert "waiting" not in queue.estimated
+                wrong.append(abs(estimate - age) > max(1.0, 0.1 * age))
+                oldest = max(oldest, age)
+    assert oldest > 3.0, "there was a line worth its name"
+    assert sum(wrong) <= 0.1 * len(wrong)
+    await source.close()

@@ -87,6 +87,23 @@ def test_strategies_that_scale_by_arrivals_alone_are_refused_where_these_are_not
 
 
 @pytest.mark.parametrize(
+    ("url", "amqp_url", "text"),
+    [
+        ("http://mq:15672", "http://mq", "expected amqp://HOST or amqps://HOST"),
+        ("http://mq:15672", "amqp://me:s3cret@mq", "amqp_url holds a password"),
+        ("http://mq:15672", "amqp://me:s3cret@", "expected amqp://HOST"),
+        ("http://mq:15672", "amqp://mq:port", "expected amqp://HOST"),
+        ("amqp://mq", "amqp://mq", "goes with the url of the management API"),
+    ],
+)
+def test_a_second_url_of_rabbitmq_that_cannot_be_one_is_refused(url, amqp_url, text) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check({"shop": SourceTable(kind="rabbitmq", url=url, options={"amqp_url": amqp_url})})
+    assert text in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("content", "mode", "text"),
     [
         ("s3cret", 0o644, "has mode 644, expected 600"),

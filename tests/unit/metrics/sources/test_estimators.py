@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import inf, nan
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +115,27 @@ def test_a_long_line_is_bounded_and_stays_right() -> None:
     assert len(line._times) <= 1025
     assert line.age_seconds(0, 10_000.0) == pytest.approx(10_000, rel=0.01)
     assert line.age_seconds(5_000, 10_000.0) == pytest.approx(5_000, rel=0.01)
+
+
+def test_arrivals_that_are_taken_back_were_the_last_and_nobody_left_for_them_twice() -> None:
+    line = ShadowLine(0.0, 0)
+    line.move(10.0, 10, 10)
+    assert line.move(11.0, 5, 4) == 11  # five of them were no arrivals: 6 left
+    assert line.age_seconds(0, 11.0) < 1.0
+    assert line.move(12.0, -5, 4) == 0
+    assert line.age_seconds(0, 12.0) == pytest.approx(12.0 - 6.0)
+    assert line.age_seconds(3, 12.0) == pytest.approx(12.0 - 9.0)
+    assert line.move(13.0, 0, 0) == 0  # the four that were among the 11
+    line.move(14.0, 3, 3)
+    assert line.move(15.0, 0, 0) == 2  # the fifth is still to be
+
+
+def test_a_correction_of_late_counters_is_no_other_epoch() -> None:
+    before = SourceLook(waiting=3, claimed=0, arrived=10, ended=5, exact=False, late_counters=True)
+    after = msgspec.structs.replace(before, arrived=8)
+    moved = arrivals(before, after, None)
+    assert moved == (-2, False, 0)
+    assert arrivals(before, msgspec.structs.replace(after, late_counters=False), None) is None
 
 
 def test_more_that_wait_than_are_known_to_have_come_came_just_now() -> None:

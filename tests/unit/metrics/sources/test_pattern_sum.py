@@ -49,6 +49,8 @@ def test_one_unknown_figure_makes_the_sum_unknown() -> None:
     one.set_names(["a1", "a2"], 0.0)
     found = summed(one, 1.0, a1=look(3, claimed=1, oldest_seconds=5.0), a2=look(4, exact=False))
     assert (found.claimed, found.oldest_seconds, found.exact) == (None, None, False)
+    assert not found.misses_ends
+    assert summed(one, 2.0, a1=look(3, ended=1, misses_ends=True), a2=look(4, ended=2)).misses_ends
 
 
 def test_counters_survive_queues_that_come_go_and_count_anew() -> None:

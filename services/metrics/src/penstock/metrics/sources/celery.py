@@ -137,7 +137,12 @@ def _look(
     if refused := next((depth for depth in depths if isinstance(depth, RefusedCommand)), None):
         return SourceFault(str(refused))
     return SourceLook(
-        waiting=sum(depths), claimed=claimed, delayed=delayed, ended=ended, exact=False
+        waiting=sum(depths),
+        claimed=claimed,
+        delayed=delayed,
+        ended=ended,
+        exact=False,
+        misses_ends=True,
     )
 
 

@@ -1,148 +1,115 @@
-"""Kind ``rabbitmq``: queues of RabbitMQ, over AMQP or by the management API.
+"""Kind ``rabbitmq``: queues of RabbitMQ, over AMQP, by the management API, or by both.
 
 The scheme of the address chooses. AMQP (``amqp://``) reports at once how many messages wait, and
 nothing else; the management API (``http://``) reports what is in work, too, and counts what came
-and ended, some seconds late.
+and ended, some seconds late. With ``options.amqp_url`` beside the latter, what waits is of now, and
+arrivals are brought up to now by it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from penstock.config.extras import needed
+import msgspec
+
+from penstock.metrics.core.sources.depth_arrivals import DepthArrivals, DepthCounts
 from penstock.metrics.core.sources.look import SourceFault, SourceLook
-from penstock.metrics.sources.bounded_reader import BoundedReader
-from penstock.metrics.sources.rabbitmq_management import ManagementSource, RabbitOptions, login
-from penstock.metrics.sources.source import Kind, QueueSource, SourceAway, SourceSettings
-
-if TYPE_CHECKING:
-    from aio_pika.abc import AbstractChannel, AbstractConnection
-    from yarl import URL
-
-_AMQP_SCHEMES = ("amqp", "amqps")
-_MOST_BYTES = 1_000_000
-"""Of what comes for one queue, some forty bytes; aiormq takes frames of any size."""
+from penstock.metrics.sources.rabbitmq_amqp import AmqpSource, Depth
+from penstock.metrics.sources.rabbitmq_management import (
+    AMQP_SCHEMES,
+    ManagedQueue,
+    ManagementSource,
+    RabbitOptions,
+    oldest_seconds,
+)
+from penstock.metrics.sources.source import Kind, QueueSource, SourceSettings
 
 
-class AmqpSource:
-    """One passive declaration for each queue, over one channel of one connection."""
+class CombinedSource:
+    """One request and one passive declaration for each queue, over a connection each."""
 
     def __init__(self, settings: SourceSettings) -> None:
-        with needed("rabbitmq", f"sources.{settings.name}: amqp://", "penstock-metrics"):
-            import aio_pika  # noqa: PLC0415 - an extra
-        self._pika = aio_pika
-        self._settings = settings
-        for library in ("aio_pika", "aiormq"):
-            # They log each failed connection as an error; the looker logs a fault once.
-            logging.getLogger(library).setLevel(logging.CRITICAL)
-        self._connecting: asyncio.Task[AbstractConnection] | None = None
-        self._channel: AbstractChannel | None = None
-        self._transport = _Transport()
+        address = urlsplit(settings.options.amqp_url)
+        vhost = settings.options.vhost or unquote(address.path.removeprefix("/"))
+        options = msgspec.structs.replace(settings.options, vhost=vhost)
+        user = urlsplit(settings.url).username
+        if user and not address.username:
+            address = address._replace(netloc=f"{user}@{address.netloc}")
+        same = msgspec.structs.replace(settings, options=options)
+        self._management = ManagementSource(same)
+        self._amqp = AmqpSource(msgspec.structs.replace(same, url=address.geturl()))
+        self._arrivals: dict[str, DepthArrivals] = {}
 
     async def look(self, queues: Sequence[str]) -> Mapping[str, SourceLook | SourceFault]:
-        try:
-            self._connecting = self._connecting or asyncio.ensure_future(self._connect())
-            connection = await asyncio.shield(self._connecting)
-            return {queue: await self._look(connection, queue) for queue in queues}
-        except (self._pika.exceptions.AMQPError, OSError) as error:
-            text = self._transport.refusal or self._settings.shown(error)
-            raise SourceAway(text) from error
-        except SourceAway:
-            raise
-        except Exception as error:  # whatever decoding raises of what is no answer
-            raise SourceAway(f"expected AMQP 0-9-1: {type(error).__name__}") from error
+        shown = {name: await self._management.queue(name) for name in queues}
+        depths, now = await self._amqp.depths(queues), time.monotonic()
+        return {name: self._look(name, shown[name], depths[name], now) for name in queues}
 
     async def close(self) -> None:
-        connecting, self._connecting, self._channel = self._connecting, None, None
-        if connecting is None:
-            return
-        connecting.cancel()
-        await asyncio.wait([connecting])
-        if not connecting.cancelled() and connecting.exception() is None:
-            with suppress(self._pika.exceptions.AMQPError, OSError):
-                await connecting.result().close()
-
-    async def _look(self, connection: AbstractConnection, queue: str) -> SourceLook | SourceFault:
-        self._transport.begin()
-        if self._channel is None:
-            self._channel = await connection.channel(publisher_confirms=False)
+        for arrivals in self._arrivals.values():
+            arrivals.begin_anew()  # a server that was away may have counted from zero again
         try:
-            declared = await self._channel.declare_queue(queue, passive=True)
-        except self._pika.exceptions.ChannelClosed as error:
-            # The server ends the channel over one queue; the others need another one.
-            self._channel = None
-            if connection.is_closed:
-                raise
-            return SourceFault(self._settings.shown(error))
-        except ValueError:  # of pamqp, which takes fewer characters than RabbitMQ does
-            return SourceFault(f"the AMQP client refuses the name {queue[:100]!r}")
-        return SourceLook(waiting=declared.declaration_result.message_count or 0)
+            await self._amqp.close()
+        finally:
+            await self._management.close()
 
-    async def _connect(self) -> AbstractConnection:
-        settings = self._settings
-        address = urlsplit(settings.url)
-        user, password = login(settings)
-        is_tls = address.scheme == "amqps"
-        return await self._pika.connect(
-            host=address.hostname or "localhost",
-            port=address.port or (5671 if is_tls else 5672),
-            login=user,
-            password=password,
-            virtualhost=settings.options.vhost or unquote(address.path.removeprefix("/")) or "/",
-            ssl=is_tls,
-            timeout=settings.timeout_seconds,
-            client_properties={"connection_name": "penstock-metrics"},
-            connection_class=self._bounded,
+    def _look(
+        self, name: str, queue: ManagedQueue | SourceFault, depth: Depth | SourceFault, now: float
+    ) -> SourceLook | SourceFault:
+        arrivals = self._arrivals.setdefault(name, DepthArrivals())
+        if isinstance(queue, SourceFault):
+            arrivals.begin_anew()
+            return queue
+        if isinstance(depth, SourceFault):
+            arrivals.begin_anew()
+            return depth
+        stats, waiting, arrived = queue.message_stats, depth.waiting, None
+        if stats is not None:
+            counters = stats.publish, stats.deliver_get, stats.redeliver
+            arrived = arrivals.arrived(DepthCounts(waiting, depth.consumers, *counters), now)
+        return SourceLook(
+            waiting=waiting,
+            claimed=queue.messages_unacknowledged,
+            oldest_seconds=_oldest_seconds(queue, depth),
+            arrived=arrived,
+            ended=None if stats is None else stats.ended,
+            epoch=str(arrivals.epoch),
+            exact=False,
+            late_counters=True,
         )
 
-    def _bounded(self, *args: Any, **options: Any) -> AbstractConnection:
-        connection = self._pika.Connection(*args, **options)
-        connection.kwargs["transport_factory"] = self._transport
-        return connection
 
-
-class _Transport:
-    """Makes connections as aiormq does, of which no more is read than a queue may need."""
-
-    def __init__(self) -> None:
-        self._reader: BoundedReader | None = None
-
-    @property
-    def refusal(self) -> str:
-        """Why no more is read; empty where nothing was refused."""
-        return self._reader.refusal if self._reader else ""
-
-    def begin(self) -> None:
-        """Another queue is looked at."""
-        if self._reader:
-            self._reader.begin()
-
-    async def create(self, url: URL, **options: Any) -> tuple[BoundedReader, asyncio.StreamWriter]:
-        """As aiormq's transports; called by it."""
-        from aiormq import connection as amqp  # noqa: PLC0415 - an extra
-
-        usual = amqp.TLSTransportFactory if url.scheme == "amqps" else amqp.TCPTransportFactory
-        reader, writer = await usual().create(url, **options)
-        self._reader = BoundedReader(reader, _MOST_BYTES)
-        return self._reader, writer
+def _oldest_seconds(queue: ManagedQueue, depth: Depth) -> float | None:
+    """By the head that the server showed, where no consumer can have taken it since."""
+    if not depth.waiting:
+        return 0.0
+    return None if depth.consumers else oldest_seconds(queue, time.time())
 
 
 def _open(settings: SourceSettings) -> QueueSource:
-    return AmqpSource(settings) if _is_amqp(settings.url) else ManagementSource(settings)
+    if _is_amqp(settings.url):
+        return AmqpSource(settings)
+    options: RabbitOptions = settings.options
+    return CombinedSource(settings) if options.amqp_url else ManagementSource(settings)
 
 
 def _is_amqp(url: str) -> bool:
-    return urlsplit(url).scheme in _AMQP_SCHEMES
+    return urlsplit(url).scheme in AMQP_SCHEMES
+
+
+def _mismatch(url: str, options: Any) -> str:
+    if _is_amqp(url) and options.amqp_url:
+        return "options.amqp_url goes with the url of the management API (http:// or https://)"
+    return ""
 
 
 KIND = Kind(
     open=_open,
-    schemes=(*_AMQP_SCHEMES, "http", "https"),
+    schemes=(*AMQP_SCHEMES, "http", "https"),
     options=RabbitOptions,
+    mismatch=_mismatch,
     reports_only_waiting=_is_amqp,
 )

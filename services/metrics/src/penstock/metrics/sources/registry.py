@@ -213,13 +213,16 @@ def _settings(name: str, table: SourceTable, secret: str) -> SourceSettings:
     _check_url(here, table, kind)
     if table.secret_file and not kind.takes_secret:
         raise ConfigError(f"{here}: kind {table.kind!r} takes no secret_file")
+    options = _options(f"{here}.options", kind, table.options)
+    if mismatch := kind.mismatch(table.url, options):
+        raise ConfigError(f"{here}: {mismatch}")
     return SourceSettings(
         name=name,
         url=table.url,
         secret=secret,
         command=table.command,
         timeout_seconds=table.timeout_seconds,
-        options=_options(f"{here}.options", kind, table.options),
+        options=options,
     )
 
 

@@ -112,6 +112,7 @@ class RqSource:
             oldest_seconds=ages.get(queue) if answers.waiting else 0.0,
             ended=self._claims.ended(queue, answers.running) if is_known else None,
             exact=False,
+            misses_ends=True,
         )
 
 

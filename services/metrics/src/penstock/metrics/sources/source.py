@@ -125,6 +125,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
             have patterns of queues.
         tells_queues_apart: whether what is asked at this ``url`` with these options depends on the
             queue's name; else all queues have the same figures.
+        mismatch: why this ``url`` and these options do not go together; empty where they do.
         takes_secret: whether ``secret_file`` may be set.
         reports_only_waiting: whether a source at this ``url`` reports nothing but what waits: then
             arrivals do not even follow from ``runtime_seconds``.
@@ -140,6 +141,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     counts_arrivals: Callable[[Any], bool] = lambda options: True
     lists_queues: Callable[[Any], bool] = lambda options: False
     tells_queues_apart: Callable[[str, Any], bool] = lambda url, options: True
+    mismatch: Callable[[str, Any], str] = lambda url, options: ""
     takes_secret: bool = True
     reports_only_waiting: Callable[[str], bool] = lambda url: False
     least_interval_seconds: float = 0.0

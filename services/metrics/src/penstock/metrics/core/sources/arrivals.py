@@ -10,8 +10,9 @@ from penstock.metrics.core.sources.look import SourceLook
 class Arrivals(NamedTuple):
     """Messages that moved between two looks.
 
-    ``came``: how many. ``exact``: counted by the system itself, else worked out. ``ended``: how
-    many ended, None where neither the system nor the workers count them.
+    ``came``: how many, below 0 where an estimate was too high before. ``exact``: counted by the
+    system itself, else worked out. ``ended``: how many ended, None where neither the system nor the
+    workers count them.
     """
 
     came: int
@@ -35,7 +36,9 @@ def arrivals(before: SourceLook, after: SourceLook, reported: int | None) -> Arr
         return None
     ended = _growth(before.ended, after.ended)
     came = _growth(before.arrived, after.arrived)
-    if (ended is not None and ended < 0) or (came is not None and came < 0):
+    if ended is not None and ended < 0:
+        return None
+    if came is not None and came < 0 and not after.late_counters:
         return None
     ends = reported if ended is None else ended
     if ended is not None and reported is not None and not after.exact:

@@ -30,6 +30,9 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
         epoch: another text: the counters began anew.
         behind_seconds: age of these figures.
         exact: counted, not estimated by the system itself.
+        misses_ends: ``ended`` may be too few: more by the run time, as the settings have it, count.
+        late_counters: ``waiting`` is exact and of now; the others are late, and ``arrived`` was
+            brought up to now, so that a later look may correct it downwards.
         stuck: of those that wait, the ones that no worker gets on with.
         cap: more workers than this, each with one message at a time, find nothing to do.
     """
@@ -43,6 +46,8 @@ class SourceLook(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str = ""
     behind_seconds: float = 0.0
     exact: bool = True
+    misses_ends: bool = False
+    late_counters: bool = False
     stuck: int = 0
     cap: int | None = None
 

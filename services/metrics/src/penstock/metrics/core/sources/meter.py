@@ -17,7 +17,10 @@ from penstock.metrics.core.sources.queue import SourceQueue
 
 NO_FAULTS: Mapping[str, str] = {}
 _SET_COUNT = 1
-"""Samples of a run time that is set: as soon as two are measured, these count."""
+"""Samples of a run time that is set."""
+_LEAST_RUNS = 10
+"""So many have to be measured to count more than what is set: the first ones of a pool are worked
+out of few looks, and may seem three times as long."""
 
 
 class SourceMeter(PoolMeter):
@@ -131,7 +134,8 @@ class SourceMeter(PoolMeter):
         service = snapshot.service
         if not self._workers_report_runs:
             estimated |= {"service"}
-            service = _as_varied(service) or _of(self._runtime_seconds)
+            least = _LEAST_RUNS if self._runtime_seconds else _SET_COUNT + 1
+            service = _as_varied(service, least) or _of(self._runtime_seconds)
         return msgspec.structs.replace(
             snapshot,
             source=self.source,
@@ -179,9 +183,9 @@ class SourceMeter(PoolMeter):
         )
 
 
-def _as_varied(service: Quantiles | None) -> Quantiles | None:
+def _as_varied(service: Quantiles | None, least: int) -> Quantiles | None:
     """Run times worked out as means hide how much they differ; exponential ones have a cv² of 1."""
-    if service is None or service.count <= _SET_COUNT:
+    if service is None or service.count < least:
         return None
     return msgspec.structs.replace(service, cv2=max(service.cv2, 1.0))
 

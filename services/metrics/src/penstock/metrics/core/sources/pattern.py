@@ -118,6 +118,7 @@ class PatternSum:
             ended=self._counter("ended", looks),
             behind_seconds=max(behind, 0.0),
             exact=not self._surplus and all(look.exact for look in looks),
+            misses_ends=any(look.misses_ends for look in looks),
             stuck=sum(look.stuck for look in looks),
             cap=_total(look.cap for look in looks) if looks else None,
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import repeat
 
+import msgspec
+
 from penstock.events.worker import QueueReport
 from penstock.metrics.core.line import PLACES
 from penstock.metrics.core.queue import Head, Look, Queue
@@ -86,18 +88,17 @@ class SourceQueue(Queue):
         Returns:
             What was done since the look before.
         """
+        claimed, look = look.claimed, _with_claims_of_now(look, busy_slots)
         at = now - look.behind_seconds
         before, last_at = self._latest, self.look.at if self.look else at
         ends = self._reported
-        if ends is None:
+        if ends is None and (look.ended is None or look.misses_ends):
             ends = self._ends_in(at - last_at, look.claimed, busy_slots)
         moved = None if before is None else arrivals(before, look, ends)
         self._latest, self._reported = look, None if self._reported is None else 0
         departed = self._move_line(look, at, moved)
         is_moving = moved is None or bool(moved.came or moved.ended or departed)
-        watched = self._stuck_watch.observe(
-            look.waiting, look.claimed, is_moving, idle_workers, now
-        )
+        watched = self._stuck_watch.observe(look.waiting, claimed, is_moving, idle_workers, now)
         self.stuck = max(watched, min(look.stuck, look.waiting))
         self.delayed = look.delayed
         self._put(look, at, wall_now - (now - at), moved)
@@ -126,7 +127,7 @@ class SourceQueue(Queue):
         )
         self._came = None if moved is None or self._came is None else self._came + moved.came
         oldest = look.oldest_seconds
-        estimated = set() if look.exact else {"waiting"}
+        estimated = set() if look.exact or look.late_counters else {"waiting"}
         if not look.exact or look.claimed is None:
             estimated.add("running")
         if moved is not None and not moved.exact:
@@ -186,7 +187,7 @@ class SourceQueue(Queue):
     @property
     def arrived(self) -> int | None:
         """Messages that came since `settle`, None when unknown."""
-        return self._came
+        return None if self._came is None else max(self._came, 0)
 
     @property
     def cap(self) -> int | None:
@@ -199,8 +200,8 @@ class SourceQueue(Queue):
         return self._latest is not None and self._latest.claimed is not None
 
     def settle(self) -> None:
-        """What came so far was counted."""
-        self._came = 0
+        """What came so far was counted; a correction of more than that is still to be."""
+        self._came = min(self._came or 0, 0)
 
     def ages(self, wall_now: float) -> tuple[int, tuple[tuple[int, float], ...]]:
         waiting, oldest = self.look.waiting if self.look else 0, self.oldest_seconds(wall_now)
@@ -217,3 +218,14 @@ class SourceQueue(Queue):
         if self._latest is not None and self._latest.oldest_seconds is not None:
             return self._latest.oldest_seconds
         return self._line.age_seconds(0, self.look.at) if self._line and self.look else None
+
+
+def _with_claims_of_now(look: SourceLook, busy_slots: int | None) -> SourceLook:
+    """While messages wait, each worker has one, though late counters do not show it yet.
+
+    Run times would be too short by that just when workers are added: messages in work over ended
+    ones.
+    """
+    if not (look.late_counters and look.waiting and busy_slots):
+        return look
+    return msgspec.structs.replace(look, claimed=max(look.claimed or 0, busy_slots))

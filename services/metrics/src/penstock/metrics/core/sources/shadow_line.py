@@ -25,6 +25,7 @@ class ShadowLine:
         self._times = [at]
         self._counts = [float(waiting)]
         self._left = 0.0
+        self._reported_early = 0
 
     @property
     def waiting(self) -> int:
@@ -36,7 +37,7 @@ class ShadowLine:
 
         Args:
             at: seconds of the same clock, later than before.
-            came: messages since the look before.
+            came: messages since the look before; below 0: so many never came that were counted.
             waiting: messages that wait now.
 
         Returns:
@@ -49,12 +50,23 @@ class ShadowLine:
         left = arrived - waiting
         departed = round(left - self._left)
         self._left = left
+        if came < 0:
+            self._take_back(arrived)
+            self._reported_early += max(-departed, 0)
+        surplus = min(self._reported_early, max(departed, 0))
+        self._reported_early -= surplus
+        departed -= surplus
         if at > self._times[-1]:
             self._times.append(at)
             self._counts.append(arrived)
         else:
             self._counts[-1] = arrived
         return max(departed, 0)
+
+    def _take_back(self, arrived: float) -> None:
+        """Those that were counted last did not come."""
+        for index in range(bisect_right(self._counts, arrived), len(self._counts)):
+            self._counts[index] = arrived
 
     def age_seconds(self, place: int, now: float) -> float:
         """Age of the message at a place in the line, the head being at 0."""
