@@ -7,6 +7,7 @@ import math
 from penstock.decider.core.strategies.deadline.need import last_moment_seconds
 from penstock.decider.core.strategies.deadline.passage import idle_seconds
 from penstock.decider.core.strategies.deadline.pool_view import PoolView
+from penstock.decider.core.strategies.deadline.worker_groups import surely
 from penstock.measuring.assumed import LEAST_JOB_SECONDS
 
 _NOTICED_SECONDS = 5.0
@@ -59,9 +60,9 @@ def _longest_line(view: PoolView, workers: int) -> float:
     """
     service, promise = view.service, view.promise_seconds
     rounds = service.rounds(promise)
-    surely = workers * rounds - view.safety * math.sqrt(service.variance(rounds) * workers)
+    sure = surely(workers * rounds, service.spread(rounds), view.safety)
     left = promise - last_moment_seconds(view)
-    return max(workers * left / max(service.seconds, LEAST_JOB_SECONDS), surely, 0.0)
+    return max(workers * left / max(service.seconds, LEAST_JOB_SECONDS), sure)
 
 
 def _seconds_without_workers(view: PoolView) -> float:
