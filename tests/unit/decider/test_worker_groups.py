@@ -89,16 +89,20 @@ class _Plain:
         return high
 
     def _surely(self, paces: tuple[float, float, float]) -> float:
-        return paces[1] - self._safety * math.sqrt(paces[2])
+        root = math.sqrt(paces[1]) - self._safety * math.sqrt(paces[2]) / 2
+        return root * root if root > 0 else 0.0
 
     def _pace(self, ready_seconds: float | None, after: float) -> tuple[float, float, float]:
         if ready_seconds is None:
             rounds = self._rounds(after)
-            return 0.0, rounds, self._variance(rounds)
+            return 0.0, rounds, self._spread(rounds)
         if after < ready_seconds:
             return 0.0, 0.0, 0.0
         rounds = self._rounds(after - ready_seconds)
-        return 1.0, self._rounds_from_fresh(rounds), self._variance(rounds)
+        fresh = self._rounds_from_fresh(rounds)
+        if fresh <= 0:
+            return 1.0, 0.0, 0.0
+        return 1.0, fresh, self._spread(rounds) * rounds / fresh
 
     def _rounds(self, after: float) -> float:
         return 0.0 if after <= 0 else after / max(self._service.seconds, LEAST_JOB_SECONDS)
@@ -109,13 +113,13 @@ class _Plain:
             return rounds
         return rounds - (1.0 - cv2) / 2 * (1.0 - math.exp(-2.0 * rounds))
 
-    def _variance(self, rounds: float) -> float:
+    def _spread(self, rounds: float) -> float:
         cv2 = self._service.cv2
-        return rounds * (cv2 + (1.0 - cv2) / (1.0 + 6.0 * rounds))
+        return cv2 + (1.0 - cv2) / (1.0 + 6.0 * rounds)
 
 
 def _joined(
     paces: tuple[float, float, float], workers: int, pace: tuple[float, float, float]
 ) -> tuple[float, float, float]:
-    sure, further, variance = (a + workers * b for a, b in zip(paces, pace, strict=True))
-    return sure, further, variance
+    spread = max(paces[2], pace[2]) if workers > 0 else paces[2]
+    return paces[0] + workers * pace[0], paces[1] + workers * pace[1], spread

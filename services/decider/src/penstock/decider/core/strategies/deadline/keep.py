@@ -7,6 +7,7 @@ import math
 from penstock.decider.core.strategies.deadline.need import last_moment_seconds
 from penstock.decider.core.strategies.deadline.passage import idle_seconds
 from penstock.decider.core.strategies.deadline.pool_view import PoolView
+from penstock.decider.core.strategies.deadline.worker_groups import surely
 from penstock.measuring.assumed import LEAST_JOB_SECONDS
 
 _NOTICED_SECONDS = 5.0
@@ -58,10 +59,10 @@ def _longest_line(view: PoolView, workers: int) -> float:
     what they surely begin within the promise, where that is more.
     """
     service, promise = view.service, view.promise_seconds
-    _, rounds, variance = service.pace(None, promise)
-    surely = workers * rounds - view.safety * math.sqrt(variance * workers)
+    _, rounds, spread = service.pace(None, promise)
+    sure = surely(workers * rounds, spread, view.safety)
     left = promise - last_moment_seconds(view)
-    return max(workers * left / max(service.seconds, LEAST_JOB_SECONDS), surely, 0.0)
+    return max(workers * left / max(service.seconds, LEAST_JOB_SECONDS), sure)
 
 
 def _seconds_without_workers(view: PoolView) -> float:

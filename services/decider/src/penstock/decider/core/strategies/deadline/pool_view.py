@@ -27,7 +27,8 @@ _MOST_CV2 = 20.0
 _MORE_CAREFUL = 0.5
 """With the whole error budget spent, promises are built on so much further standard deviations."""
 _OVERDUE = 3.0
-"""A worker that takes this many times longer than 95 of 100 to start is not counted on."""
+"""A worker that takes this many times longer than 95 of 100 to start is not counted on. While no
+start was measured, it is expected to take as long again as it has so far."""
 _SOON_SECONDS = 0.05
 _SPOTS = 8
 """Positions of the queue that are looked at; between them nothing sudden happens."""
@@ -177,7 +178,7 @@ def view_pool(inputs: StrategyInputs, past: Past) -> PoolView:
         ),
         groups=_groups(snapshot, inputs, past, busy, spawn),
         spawn=spawn,
-        spawn_measured=snapshot.spawn_fit is not None or snapshot.spawn is not None,
+        spawn_measured=spawn_measured(snapshot),
         held_up=_held_up(snapshot, profile.sla_seconds),
     )
 
@@ -205,6 +206,11 @@ def spawn_of(snapshot: PoolSnapshot) -> SpawnFit:
     return SpawnFit(mean_seconds=unknown, p95_seconds=unknown, p99_seconds=unknown)
 
 
+def spawn_measured(snapshot: PoolSnapshot) -> bool:
+    """A worker's start was measured: else it is assumed."""
+    return snapshot.spawn_fit is not None or snapshot.spawn is not None
+
+
 def _used_share(budget: Budget | None) -> float:
     """Of the error budget."""
     return 0.0 if budget is None else min(max(1.0 - budget.remaining_share, 0.0), 1.0)
@@ -229,15 +235,18 @@ def _busy(snapshot: PoolSnapshot, planned: int) -> int:
 def _groups(
     snapshot: PoolSnapshot, inputs: StrategyInputs, past: Past, busy: int, spawn: SpawnFit
 ) -> tuple[WorkerGroup, ...]:
-    """Busy, idle, starting: unneeded workers leave from the end."""
+    """Busy, idle, starting, the soonest ready first: unneeded workers leave from the end."""
     # reports and plan are of different moments: no group exceeds the plan
     idle = min(snapshot.workers_idle, inputs.current - busy)
-    groups = [WorkerGroup(busy, None), WorkerGroup(idle, 0.0)]
+    starting = []
     for asked_at, count in past.starting(inputs.current - busy - idle):
         started = 0.0 if asked_at is None else inputs.now - asked_at
         left = spawn.p95_seconds + spawn.contention_seconds * (count - 1) - started
-        overdue = started > _OVERDUE * spawn.p95_seconds + 2 * LOOK_SECONDS
-        groups.append(WorkerGroup(count, math.inf if overdue else max(left, _SOON_SECONDS)))
+        if started > _OVERDUE * spawn.p95_seconds + 2 * LOOK_SECONDS:
+            left = math.inf if spawn_measured(snapshot) else started
+        starting.append((max(left, _SOON_SECONDS), count))
+    groups = [WorkerGroup(busy, None), WorkerGroup(idle, 0.0)]
+    groups += (WorkerGroup(count, seconds) for seconds, count in sorted(starting))
     return tuple(group for group in groups if group.workers > 0)
 
 

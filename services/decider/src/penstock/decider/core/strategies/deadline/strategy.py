@@ -33,7 +33,12 @@ from penstock.config.section import NonNegative, Section
 from penstock.decider.core.strategies.deadline.keep import kept, price_seconds
 from penstock.decider.core.strategies.deadline.memory import Past, recall, remember
 from penstock.decider.core.strategies.deadline.need import Need, last_moment_seconds, need
-from penstock.decider.core.strategies.deadline.pool_view import PoolView, spawn_of, view_pool
+from penstock.decider.core.strategies.deadline.pool_view import (
+    PoolView,
+    spawn_measured,
+    spawn_of,
+    view_pool,
+)
 from penstock.decider.core.strategy import Demand, StrategyInputs, ask
 from penstock.events.snapshot import PoolSnapshot
 
@@ -62,10 +67,7 @@ class Deadline:
     options = Options
 
     def demand(self, inputs: StrategyInputs) -> Demand:
-        spawn_seconds = spawn_of(inputs.snapshot).p95_seconds
-        past = recall(inputs.memory).look(
-            inputs.current, inputs.now, _REMEMBERED_SPAWNS * spawn_seconds + 5.0
-        )
+        past = recall(inputs.memory).look(inputs.current, inputs.now, _remembered_seconds(inputs))
         view = view_pool(inputs, past)
         needed = need(view, _rate_to_expect(inputs.snapshot))
         past = _with_need(past, view, needed, inputs.now)
@@ -74,6 +76,14 @@ class Deadline:
         options: Options = inputs.options
         change_seconds = options.change_seconds * inputs.slots
         return _shrink(view, needed, past, price_seconds(view, options.calm, change_seconds))
+
+
+def _remembered_seconds(inputs: StrategyInputs) -> float:
+    """How long a start is remembered: an assumed one as long as a job waits at the most."""
+    seconds = _REMEMBERED_SPAWNS * spawn_of(inputs.snapshot).p95_seconds + 5.0
+    if spawn_measured(inputs.snapshot):
+        return seconds
+    return max(seconds, inputs.pool.profile.sla_seconds)
 
 
 def _rate_to_expect(snapshot: PoolSnapshot) -> float:

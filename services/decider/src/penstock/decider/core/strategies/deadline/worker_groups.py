@@ -2,14 +2,20 @@
 
 A busy worker is somewhere in its job: its pickups are a renewal process in equilibrium, with mean
 t/s by time t. An idle, starting or new worker takes a job as soon as it is there, and then goes on
-as an ordinary renewal process. The number picked up by all is nearly normal, and its lower quantile
-is what a promise can be built on (Cox, *Renewal Theory*, 1962, ch. 4: for mean and variance).
+as an ordinary renewal process (Cox, *Renewal Theory*, 1962, ch. 4: for mean and variance). A
+promise can be built on the lower quantile of the number picked up by all. The root of such a number
+is nearly normal, also of a small one, with a standard deviation of √spread / 2 whatever its mean
+(Bartlett, *The Square Root Transformation in Analysis of Variance*, 1936):
 
-Shortly after their first job, the spread of what fresh workers pick up grows faster than its mean,
-so that the quantile of all falls when one more gets ready. What counts is the highest quantile of
-the first one, two, … groups, in the order in which they are ready. With it, more time never means
-fewer jobs: for cv < 1 means are convex in time and deviations concave, so that a further group can
-exceed the highest quantile before it only while its own rises; for cv ≥ 1 a quantile above 0 rises.
+    quantile = (√mean - z/2 · √spread)²,  spread = variance / mean
+
+Of 4.7 expected jobs at least one begins with 99 % (exactly: of 4.6); by a normal number, of 7.3.
+
+Several groups of workers count with the highest of their spreads, so that one that gets ready may
+lower the quantile of all. What counts is the highest quantile of the first one, two, … groups, in
+the order in which they are ready. With it, more time never means fewer jobs: for cv < 1 a group's
+spread falls with time; for cv ≥ 1 the first group has the highest spread, which grows by a smaller
+factor than the mean of all.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ _NEVER = math.inf
 
 
 Pace = tuple[float, float, float]
-"""Jobs that one worker picks up by some time: a sure first one, further ones, their variance."""
+"""Jobs picked up by some time: sure first ones, further ones in the mean, and their spread."""
 _NOTHING: Pace = (0.0, 0.0, 0.0)
 
 
@@ -44,8 +50,8 @@ class Service(msgspec.Struct, frozen=True, gc=False):
 
         One that is in a job (ready: None) ends ``rounds`` in the mean, wherever in it it is. One
         that begins at the start ends fewer if jobs are of one length; never more, which irregular
-        jobs would allow: that is not promised. The variance of that number is that of a coin at
-        first, cv² for each round in the long run.
+        jobs would allow: that is not promised. The spread, the variance of that number over its
+        mean, is 1 as for a coin at first, cv² in the long run.
         """
         if ready_seconds is not None:
             if seconds < ready_seconds:
@@ -55,12 +61,13 @@ class Service(msgspec.Struct, frozen=True, gc=False):
         rounds = 0.0 if seconds <= 0 else seconds / job_seconds
         irregular = self.cv2
         regular = 1.0 - irregular
-        variance = rounds * (irregular + regular / (1.0 + 6.0 * rounds))
+        spread = irregular + regular / (1.0 + 6.0 * rounds)
         if ready_seconds is None:
-            return 0.0, rounds, variance
-        if irregular >= 1.0:
-            return 1.0, rounds, variance
-        return 1.0, rounds - regular / 2 * (1.0 - math.exp(-2.0 * rounds)), variance
+            return 0.0, rounds, spread
+        fresh = rounds
+        if irregular < 1.0:
+            fresh -= regular / 2 * (1.0 - math.exp(-2.0 * rounds))
+        return (1.0, fresh, spread * rounds / fresh) if fresh > 0 else (1.0, 0.0, 0.0)
 
 
 class WorkerGroup(msgspec.Struct, frozen=True, gc=False):
@@ -105,20 +112,19 @@ class WorkerGroups:
         May be broken; infinite where no number of workers can.
         """
         workers, safety = 0, self._safety
-        sure = further = variance = least = 0.0
+        sure = further = spread = least = 0.0
         for group in self.groups:
             count, pace = group.workers, self._service.pace(group.ready_seconds, seconds)
-            needed = _needed(place, (sure, further, variance), least, pace, safety)
+            needed = _needed(place, (sure, further, spread), least, pace, safety)
             if needed <= count:
                 return workers + needed
             workers += count
             sure += count * pace[0]
             further += count * pace[1]
-            variance += count * pace[2]
-            surely = further - safety * math.sqrt(variance)
-            least = surely if surely > least else least
+            spread = pace[2] if count and pace[2] > spread else spread
+            least = max(least, surely(further, spread, safety))
         pace = self._service.pace(self.new_seconds, max(seconds, self._granted_until))
-        return workers + _needed(place, (sure, further, variance), least, pace, safety)
+        return workers + _needed(place, (sure, further, spread), least, pace, safety)
 
     def begun(self, workers: int, seconds: float) -> float:
         """Jobs that so many workers have begun by then, at the least."""
@@ -156,22 +162,27 @@ class WorkerGroups:
 
     def _begun(self, first: list[tuple[int, float | None]], seconds: float) -> float:
         pace, safety = self._service.pace, self._safety
-        sure = further = variance = least = 0.0
+        sure = further = spread = least = 0.0
         for count, ready_seconds in first:
-            one, rounds, spread = pace(ready_seconds, seconds)
+            one, rounds, its_spread = pace(ready_seconds, seconds)
             sure += count * one
             further += count * rounds
-            variance += count * spread
-            surely = further - safety * math.sqrt(variance)
-            least = surely if surely > least else least
+            spread = its_spread if count and its_spread > spread else spread
+            least = max(least, surely(further, spread, safety))
         return sure + least
+
+
+def surely(mean: float, spread: float, safety: float) -> float:
+    """The lower quantile of a number of jobs, ``safety`` standard deviations below its mean."""
+    root = math.sqrt(mean) - safety * math.sqrt(spread) / 2
+    return root * root if root > 0 else 0.0
 
 
 def _needed(place: float, paces: Pace, least: float, pace: Pace, safety: float) -> float:
     """The number of further workers of this pace with which ``place`` jobs are begun.
 
-    The smallest x with  x·first + max(further + x·f - z·√(variance + x·v), least) ≥ left: by the
-    first jobs alone, or by all, which is a quadratic in x.
+    The smallest x with  x·first + max((√(further + x·f) - k)², least) ≥ left,  k = z/2 · √spread:
+    by the first jobs alone, or by all, which is a quadratic in the root.
 
     Args:
         place: jobs to begin.
@@ -183,14 +194,15 @@ def _needed(place: float, paces: Pace, least: float, pace: Pace, safety: float) 
     left = place - paces[0]
     if left <= least:
         return 0.0
-    first, rounds, spread = pace
-    per_worker, missing, z2 = first + rounds, left - paces[1], safety * safety
-    if per_worker <= 0:
-        return _NEVER
-    square = missing * missing - z2 * paces[2]
-    half = per_worker * missing + z2 * spread / 2
-    root = half * half - per_worker * per_worker * square
-    by_all = (half + math.sqrt(root if root > 0 else 0.0)) / (per_worker * per_worker)
-    if first > 0 and (left - least) / first < by_all:
-        return (left - least) / first
-    return by_all if by_all > 0 else 0.0
+    first, rounds, _ = pace
+    by_first = (left - least) / first if first > 0 else _NEVER
+    if rounds <= 0:
+        return by_first
+    lowest = safety * math.sqrt(max(paces[2], pace[2])) / 2
+    ratio = first / rounds
+    beyond = left + ratio * paces[1]
+    square = (1.0 + ratio) * beyond - ratio * lowest * lowest
+    root = (lowest + math.sqrt(square)) / (1.0 + ratio) if square > 0 else 0.0
+    if root < lowest:  # the first jobs are enough before any further one is sure
+        return by_first
+    return min(by_first, max((root * root - paces[1]) / rounds, 0.0))
