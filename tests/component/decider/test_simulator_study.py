@@ -125,7 +125,27 @@ def test_the_command_prints_the_figures_as_json(simulate) -> None:
     figures |= {"worker_seconds", "actions", "reversals", "bound_worker_seconds", "trace"}
     assert figures <= found[0].keys()
     assert msgspec.convert(found, list[SimulationResult])
-    assert shown.stderr == ""
+    for row in found:
+        assert row["cost_ratio"] == row["worker_seconds"] / row["bound_worker_seconds"]
+        assert row["actions_per_hour"] == pytest.approx(row["actions"] / row["hours"])
+        assert row["keeps_promise"] is (row["late_share"] <= 0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "promise"),
+    [
+        (("--profile", "critical"), (10, 0.99)),
+        (("--profile", "critical", "--set", "sla_seconds=5", "--set", "quantile=0.9"), (5, 0.9)),
+        (("--profile", "critical", "--sla", "7", "--quantile", "0.5"), (7, 0.5)),
+    ],
+)
+def test_the_promise_is_the_pools_unless_one_is_given(simulate, arguments, promise) -> None:
+    shown = simulate(
+        *("counts.csv", "--strategy", "peak", "--seeds", "1", "--processes", "1", "--json"),
+        *arguments,
+    )
+    [row] = json.loads(shown.stdout)
+    assert (row["sla_seconds"], row["quantile"]) == promise
 
 
 def test_the_command_prints_a_table(simulate) -> None:
@@ -139,6 +159,7 @@ def test_the_command_prints_a_table(simulate) -> None:
     ("arguments", "said"),
     [
         (("--strategy", "hybird"), "did you mean 'hybrid'"),
+        (("--strategy", "hpa:70"), "expected hpa:SHARE"),
         (("--service", "normal:1"), "expected lognormal:MEAN,CV"),
         (("--service", "column:size"), "no column 'size'"),
         (("--thin", "0"), "expected a number above 0"),
@@ -152,6 +173,9 @@ def test_the_command_prints_a_table(simulate) -> None:
         (("--set", "options.que_size.up_step=1"), "did you mean 'queue_size'"),
         (("--value", "count"), "its columns are timestamp, value"),
         (("--profile", "nobody"), "unknown profile"),
+        (("--set", "calm=2"), "did you mean options.deadline.calm?"),
+        (("--set", "pools.mails.sla_seconds=5"), "without its pool: sla_seconds"),
+        (("--set", "sla_seconds=x"), "penstock: sla_seconds: expected a number"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_one_line(simulate, arguments, said) -> None:
@@ -159,6 +183,53 @@ def test_what_cannot_be_asked_is_refused_in_one_line(simulate, arguments, said) 
     assert shown.exit_code == 2, shown.output
     assert said in shown.output
     assert shown.output.count("\n") == 1
+
+
+def refusal(simulate, tmp_path, text: str | bytes, *arguments: str) -> str:
+    """The one line that refuses a file."""
+    path = tmp_path / "own.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    shown = simulate("own.csv", "--strategy", "peak", "--seeds", "1", *arguments)
+    assert shown.exit_code == 2, shown.output
+    assert shown.output.count("\n") == 1
+    return shown.output
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        ("time,count\n0,0\n60,0\n", (), "no job arrives"),
+        ("time\n0\n60\n", ("--thin", "0.001"), "no job is left"),
+        ("time\n0\n1\n9000\n", ("--hours", "0.0001"), "one time only"),
+        ("time,count\n0,1e9\n60,3\n", (), "thin them by 51 or more"),
+        ("time,count,size\n0,1,1\n60,3,1\n", ("--service", "column:size"), "count jobs"),
+        ("time\n0\n9\n", ("--hours", "0"), "x>0"),
+        ("time\n0\n9\n", ("--picture", "nowhere/p.svg"), "no folder nowhere"),
+        ("time\n0\n9\n", ("--picture", "p.docx"), "expected a name that ends in"),
+    ],
+)
+def test_a_selection_that_cannot_be_simulated_is_refused(
+    simulate, tmp_path, text, arguments, message
+) -> None:
+    assert message in refusal(simulate, tmp_path, text, *arguments)
+
+
+def test_the_columns_and_the_jobs_are_named(simulate, tmp_path) -> None:
+    (tmp_path / "own.csv").write_text("when,amount\n0,100\n60,100\n")
+    usual = ("own.csv", "--strategy", "peak", "--seeds", "2", "--processes", "1", "--json")
+    shown = simulate(*usual)
+    assert "own: time: when; one job a row: 2 jobs" in shown.stderr
+    shown = simulate(*usual, "--value", "amount", "--hours", "5")
+    assert "own: time: when; count: amount: 200 jobs" in shown.stderr
+    assert "--hours 5 takes all of it" in shown.stderr
+    [row] = json.loads(shown.stdout)
+    assert row["jobs"] == 200
+
+
+def test_run_times_in_another_unit_are_noted(simulate, tmp_path) -> None:
+    (tmp_path / "own.csv").write_text("time,ms\n0,90000\n60,90000\n")
+    shown = simulate("own.csv", "--strategy", "peak", "--seeds", "1", "--service", "column:ms")
+    assert "mean run time of 90000 s" in shown.stderr
 
 
 def test_a_file_that_is_not_there_is_refused(simulate) -> None:

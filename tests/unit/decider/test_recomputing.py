@@ -269,9 +269,16 @@ def test_a_pattern_reaches_all_pools(log: Log):
     assert emails.unlike == 70
 
 
+def test_the_option_of_a_strategy_may_be_named_by_its_path() -> None:
+    dotted = whatif.change({"pools.emails.options.deadline.calm": 2})
+    assert dotted == whatif.change({"pools.emails.options": {"deadline": {"calm": 2}}})
+    assert dotted.pools["emails"].options == {"deadline": {"calm": 2}}
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
+        ("pools.emails.calm", 3, "did you mean options.deadline.calm"),
         ("pools.emails.slaseconds", 3, "slaseconds"),
         ("pools.emails.sla_seconds", "soon", "sla_seconds"),
         ("decider.stale_second", 3, "did you mean decider.stale_seconds"),

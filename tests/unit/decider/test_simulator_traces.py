@@ -69,12 +69,38 @@ def test_other_ways_to_write_it(write, text, names, times) -> None:
         ("time,count\nnever,1\n", {}, "row 1: found 'never', expected a time"),
         ("time,count\n1,2\n2,-3\n", {}, "row 2: found '-3', expected a number"),
         ("time,count\n1,2\n", {}, "found one bin"),
+        ("time\n7\n7\n", {}, "found one time only"),
+        ("when\n01/02/2026 10:00\n01/03/2026 10:00\n", {}, "row 1: .* cannot be distinguished"),
+        ("01/02/2026,4\n", {}, "row 1: .* cannot be distinguished"),
         ("time,count\n1,2\n2,3\n", {"value": "cuont"}, "its columns are time, count"),
     ],
 )
 def test_what_is_no_trace_is_refused(write, text, names, said) -> None:
     with pytest.raises(traces.BadTrace, match=said):
         traces.read(write(text), **names)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"), [(b"\x1f\x8b\x08", "is compressed .gzip"), (b"PAR1\x15", "is Parquet")]
+)
+def test_a_file_that_is_no_text_is_named_for_what_it_is(tmp_path, head, message) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_bytes(head)
+    with pytest.raises(traces.BadTrace, match=message):
+        traces.read(path)
+
+
+@pytest.mark.parametrize(("counts", "exact"), [("100\n60,120", True), ("0.5\n60,2", False)])
+def test_whole_counts_are_kept_where_that_is_asked_for(write, counts, exact) -> None:
+    path = write(f"time,count\n0,{counts}\n")
+    assert not traces.read(path).exact
+    trace = traces.read(path, exact=True)
+    assert trace.exact is exact
+    if exact:
+        arrivals = load.draw(trace, ONE_SECOND, seed=3).arrivals
+        assert list(np.histogram(arrivals, bins=[0, 60, 120])[0]) == [100, 120]
+        assert load.busiest(trace, 60).exact
+        assert len(load.draw(trace, ONE_SECOND, thin=0.5).arrivals) < 220
 
 
 def binned(*counts: float, width: float = 60.0) -> Trace:

@@ -70,6 +70,8 @@ def test_nested_settings_are_laid_over_the_pools_own() -> None:
         changed(POOL, {"min_wrokers": 2})
     with pytest.raises(ConfigError, match="deadlin"):
         check([POOL], {"x": {"strategy": "deadlin"}})
+    with pytest.raises(ConfigError, match=r"did you mean options\.deadline\.calm"):
+        check([POOL], {"x": {"calm": 2}})
 
 
 def test_a_stretch_is_simulated_under_each_setting() -> None:

@@ -57,7 +57,8 @@ def write_lines(lines: Iterable[str]) -> None:
 
 def note(text: str) -> None:
     """Prints a remark, one line, on standard error."""
-    click.echo(one_line(text), err=True)
+    # err=True would write past the progress bar, which takes what is written to sys.stderr
+    click.echo(one_line(text), file=sys.stderr)
 
 
 def write_progress(text: str) -> None:

@@ -65,6 +65,18 @@ def load(
     return check(tree, origins, f"in {file}")
 
 
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables, from values by dotted name, as a file's ``options.deadline.calm = 2`` makes them.
+
+    Raises:
+        ConfigError: a name goes through another one's value.
+    """
+    tree: dict[str, Any] = {}
+    for dotted, value in values.items():
+        _put(tree, dotted.split("."), value)
+    return tree
+
+
 def check(
     tree: Mapping[str, Any],
     origins: Mapping[explain.Path, str] | None = None,

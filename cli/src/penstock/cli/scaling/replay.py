@@ -41,7 +41,7 @@ COLUMNS = (
     Column("unlike", lambda row: str(row.unlike), number=True),
     Column("worker-s", lambda row: f"{row.recorded_worker_seconds:.0f}", number=True),
     Column("would be", lambda row: f"{row.other_worker_seconds:.0f}", number=True),
-    Column("changes", lambda row: str(row.recorded_actions), number=True),
+    Column("actions", lambda row: str(row.recorded_actions), number=True),
     Column("would be", lambda row: str(row.other_actions), number=True),
 )
 SIMULATED = (
@@ -51,7 +51,7 @@ SIMULATED = (
     Column("p95 s", lambda row: f"{row.wait_p95:.2f}", number=True),
     Column("max s", lambda row: f"{row.wait_max:.1f}", number=True),
     Column("worker-s", lambda row: f"{row.worker_seconds:.0f}", number=True),
-    Column("changes", lambda row: f"{row.actions:.0f}", number=True),
+    Column("actions", lambda row: f"{row.actions:.0f}", number=True),
 )
 _WEEK_SECONDS = 7 * 86_400.0
 CAVEAT = (

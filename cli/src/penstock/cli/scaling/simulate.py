@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from penstock.cli.command import Command
 from penstock.cli.errors import Failed, Refused
 from penstock.cli.installed import is_importable
-from penstock.cli.output import Column, note, write_rows
+from penstock.cli.output import Column, note, write_json, write_rows
 from penstock.cli.progress import progress_bar
 from penstock.cli.scaling.assignments import assignments
 from penstock.cli.session import Session
 from penstock.config import load, topology
-from penstock.config.profiles import Pool
+from penstock.config.profiles import Pool, PoolTable
 from penstock.decider import plugins
 from penstock.decider.core import options
 from penstock.decider.core.registry import Strategies
@@ -27,26 +28,46 @@ from penstock.decider.simulator.model import load as loads
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import contenders, study
 from penstock.decider.simulator.studies.contenders import BASELINES, BLIND
-from penstock.decider.simulator.studies.picture import draw
+from penstock.decider.simulator.studies.picture import check_name, draw
 from penstock.decider.simulator.studies.study import SimulationResult, Study
 
 _POOL = "simulated"
+_OWN_POOL = re.compile(rf"\[pools\.{_POOL}\] |pools\.{_POOL}[.:] ?")
+"""Names the simulated pool in an error; the pool stands in no file."""
+
+
+def _promise(row: SimulationResult) -> str:
+    return f"{row.quantile * 100:g} % within {row.sla_seconds:g} s"
+
+
+def _cost_ratio(row: SimulationResult) -> str:
+    """The bound takes start times at their mean: of few starts, the drawn ones may be shorter."""
+    if row.keeps_promise and row.cost_ratio < 1:
+        return "-"
+    return f"{row.cost_ratio:.2f}"
+
 
 COLUMNS = (
     Column("trace", lambda row: row.trace),
-    Column("promise", lambda row: f"{row.quantile * 100:g} % in {row.sla_seconds:g} s"),
+    Column("promise", _promise),
     Column("spawn", lambda row: f"{row.spawn_seconds:g} s", number=True),
     Column("strategy", lambda row: row.strategy),
+    Column("jobs", lambda row: f"{row.jobs:.0f}", number=True, rank=3),
     Column("late", lambda row: f"{row.late_share:.2%}", number=True),
-    Column("p50", lambda row: f"{row.wait_p50:.2f}", number=True),
-    Column("p95", lambda row: f"{row.wait_p95:.2f}", number=True),
-    Column("p99", lambda row: f"{row.wait_p99:.2f}", number=True),
+    Column("promise kept", lambda row: "yes" if row.keeps_promise else "no"),
+    Column("p50 s", lambda row: f"{row.wait_p50:.2f}", number=True, rank=3),
+    Column("p95 s", lambda row: f"{row.wait_p95:.2f}", number=True),
+    Column("p99 s", lambda row: f"{row.wait_p99:.2f}", number=True, rank=3),
     Column("max s", lambda row: f"{row.wait_max:.1f}", number=True),
     Column("worker-s", lambda row: f"{row.worker_seconds:.0f}", number=True),
-    Column("x bound", lambda row: f"{row.cost_ratio:.2f}", number=True),
-    Column("actions/h", lambda row: f"{row.actions / row.hours:.1f}", number=True),
-    Column("reversals/h", lambda row: f"{row.reversals / row.hours:.1f}", number=True),
+    Column("x bound", _cost_ratio, number=True),
+    Column("actions/h", lambda row: f"{row.actions_per_hour:.1f}", number=True),
+    Column("reversals/h", lambda row: f"{row.reversals / row.hours:.1f}", number=True, rank=3),
 )
+_DAY_SECONDS = 86_400.0
+_FEW_JOBS = 100.0
+"""With fewer jobs a seed may leave none: each is drawn before the run."""
+_NICE = 10
 
 
 class Numbers(click.ParamType[tuple[float, ...]]):
@@ -85,17 +106,21 @@ class Numbers(click.ParamType[tuple[float, ...]]):
     "--sla",
     "slas",
     type=Numbers(),
-    default="30",
-    help="Seconds within which a job starts, by the promise.",
+    help="Seconds within which a job starts, by the promise; else the profile's, after --set.",
 )
 @click.option(
     "--quantile",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.95,
-    show_default=True,
-    help="Share of the jobs for which the promise holds.",
+    help="Share of the jobs for which the promise holds; else the profile's, after --set.",
 )
-@click.option("--spawn", "spawns", type=Numbers(), default="1", help="Seconds to start a worker.")
+@click.option(
+    "--spawn",
+    "spawns",
+    type=Numbers(),
+    default="1",
+    show_default=True,
+    help="Seconds to start a worker.",
+)
 @click.option(
     "--service",
     default="lognormal:1,1",
@@ -121,7 +146,12 @@ class Numbers(click.ParamType[tuple[float, ...]]):
 )
 @click.option("--time", metavar="COLUMN", help="The time's column, if its name is unusual.")
 @click.option("--value", metavar="COLUMN", help="The count's column, if its name is unusual.")
-@click.option("--hours", type=float, metavar="H", help="Only the busiest H hours of each trace.")
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, min_open=True),
+    metavar="H",
+    help="Only the busiest H hours of each trace.",
+)
 @click.option("--profile", default="balanced", show_default=True, help="The pool's profile.")
 @click.option(
     "--set",
@@ -146,41 +176,65 @@ def simulate(
     Traces are CSV files with a time a row, or a time and a count. The same code decides as in
     production; every strategy gets the same jobs.
     """
-    if picture is not None and not is_importable("matplotlib"):
-        raise Failed("--picture needs the package matplotlib; install it")
+    if picture is not None:
+        _check_picture(picture)
     question = _question(session, **options_given)
-    rows = _rows(session, question, processes or len(os.sched_getaffinity(0)))
-    write_rows(session, rows, COLUMNS, "nothing was simulated")
+    rows: list[SimulationResult] = []
+    try:
+        _run(session, question, processes or len(os.sched_getaffinity(0)), rows)
+    except KeyboardInterrupt:
+        if rows:
+            _show(session, rows)
+        raise
+    _show(session, rows)
     if picture is not None:
         draw(rows, picture)
         note(f"drawn: {picture}")
 
 
-def _rows(session: Session, question: Study, processes: int) -> list[SimulationResult]:
-    """All rows. On a terminal a bar shows how far they are, and each is shown as soon as it is
-    known."""
-    rows: list[SimulationResult] = []
-    on_terminal = sys.stderr.isatty() and not session.as_json
-    with progress_bar("simulating", wanted=on_terminal) as progress:
-        for row in study.run(question, processes, progress):
+def _check_picture(path: Path) -> None:
+    """Raises Failed, Refused: before hours of computing, not after them."""
+    if not is_importable("matplotlib"):
+        raise Failed("--picture needs the package matplotlib; install it")
+    try:
+        check_name(path)
+    except ValueError as error:
+        raise Refused(f"--picture: {error}") from error
+
+
+def _run(session: Session, question: Study, processes: int, rows: list[SimulationResult]) -> None:
+    """Appends all rows; each is also shown as soon as it is known, above the bar of a terminal."""
+    with progress_bar("simulating", wanted=not session.as_json) as progress:
+        for row in study.run(question, processes, progress, _NICE):
             rows.append(row)
-            if on_terminal:
+            if not session.as_json:
                 note(_in_short(row))
-    return rows
+
+
+def _show(session: Session, rows: Sequence[SimulationResult]) -> None:
+    if session.as_json:
+        write_json([_with_ratios(row) for row in rows])
+    else:
+        write_rows(session, rows, COLUMNS, "nothing was simulated")
+
+
+def _with_ratios(row: SimulationResult) -> dict[str, Any]:
+    ratios = ("keeps_promise", "cost_ratio", "actions_per_hour")
+    fields: dict[str, Any] = msgspec.to_builtins(row)
+    return fields | {name: getattr(row, name) for name in ratios}
 
 
 def _in_short(row: SimulationResult) -> str:
-    promise = f"{row.quantile * 100:g} % in {row.sla_seconds:g} s"
-    late, cost = f"{row.late_share:.2%} late", f"{row.cost_ratio:.2f} x bound"
-    return f"{row.trace}, {promise}, {row.strategy}: {late}, {cost}"
+    late, cost = f"{row.late_share:.2%} late", f"{_cost_ratio(row)} x bound"
+    return f"{row.trace}, {_promise(row)}, {row.strategy}: {late}, {cost}"
 
 
 def _question(
     session: Session,
     paths: Sequence[Path],
     names: str,
-    slas: tuple[float, ...],
-    quantile: float,
+    slas: tuple[float, ...] | None,
+    quantile: float | None,
     spawns: tuple[float, ...],
     service: str,
     thin: float,
@@ -196,20 +250,20 @@ def _question(
     try:
         run_times = durations.parse(service)
         loads.kept_share(thin)
-        pool = _pool(session, profile, changes)
+        pool = _pool(session, profile, changes, strategies)
         contender_names = _names(names, pool.profile.strategy, strategies)
         for name in contender_names:
             contenders.check(name, strategies)
         options.check(pool, strategies)
     except ValueError as error:
-        raise Refused(str(error)) from error
+        raise Refused(_OWN_POOL.sub("", str(error))) from error
     column = run_times.name if isinstance(run_times, durations.Column) else None
-    recorded = [_trace(path, time, value, column, hours) for path in paths]
-    return Study(
+    recorded = [_trace(path, time, value, column, hours, thin) for path in paths]
+    question = Study(
         traces=recorded,
         names=contender_names,
-        slas=slas,
-        quantile=quantile,
+        slas=slas or (pool.profile.sla_seconds,),
+        quantile=quantile or pool.profile.quantile,
         spawns=[Spawning(seconds=seconds) for seconds in spawns],
         service=service,
         durations=run_times,
@@ -219,6 +273,44 @@ def _question(
         slots=pool.job_slots,
         strategies=strategies,
     )
+    for number, trace in enumerate(recorded):
+        _check_jobs(question, number)
+        note(_described(trace, run_times))
+    return question
+
+
+def _check_jobs(question: Study, number: int) -> None:
+    """Raises Refused where a run would have no job."""
+    trace, thin = question.traces[number], question.thin[number]
+    if not trace.arrivals:
+        raise Refused(f"{trace.name}: no job arrives; check the column {trace.count_column!r}")
+    if trace.duration_seconds <= 0:
+        raise Refused(f"{trace.name}: found one time only; take more hours (--hours)")
+    if trace.arrivals * loads.kept_share(thin) < _FEW_JOBS and not all(
+        study.load_of(question, number, seed).arrivals for seed in range(question.seeds)
+    ):
+        raise Refused(
+            f"{trace.name}: of {trace.arrivals:g} jobs no job is left in some of the runs; "
+            f"thin them less than by --thin {thin:g}, or take more hours"
+        )
+
+
+def _described(trace: loads.Trace, run_times: durations.Lognormal | durations.Column) -> str:
+    """What is simulated: columns, jobs and hours of a trace."""
+    counted = f"count: {trace.count_column}" if trace.count_column else "one job a row"
+    lasts = trace.duration_seconds / 3600
+    text = (
+        f"{trace.name}: time: {trace.time_column}; {counted}: {trace.arrivals:.0f} jobs "
+        f"in {lasts:.3g} h"
+    )
+    if isinstance(run_times, durations.Column):
+        mean = float(trace.columns[run_times.name].mean()) * run_times.seconds_per_unit
+        if mean > _DAY_SECONDS:
+            text += (
+                f"; a mean run time of {mean:.0f} s: where {run_times.name} is not in seconds, "
+                f"give its unit, as column:{run_times.name},0.001 for milliseconds"
+            )
+    return text
 
 
 def _names(text: str, usual: str, strategies: Strategies) -> list[str]:
@@ -231,21 +323,39 @@ def _names(text: str, usual: str, strategies: Strategies) -> list[str]:
 
 
 def _trace(
-    path: Path, time: str | None, value: str | None, column: str | None, hours: float | None
+    path: Path,
+    time: str | None,
+    value: str | None,
+    column: str | None,
+    hours: float | None,
+    thin: float,
 ) -> loads.Trace:
-
     try:
-        trace = traces.read(path, time=time, value=value, size=column)
-    except (traces.BadTrace, OSError, UnicodeDecodeError) as error:
-        text = str(error) if isinstance(error, traces.BadTrace) else f"{path}: {error}"
-        raise Refused(text) from error
-    return trace if hours is None else loads.busiest(trace, hours * 3600)
+        trace = traces.read(path, time=time, value=value, size=column, exact=True)
+        if hours is not None and hours * 3600 > trace.duration_seconds:
+            lasts = trace.duration_seconds / 3600
+            note(f"{trace.name}: --hours {hours:g} takes all of it, which lasts {lasts:.3g} h")
+        elif hours is not None:
+            trace = loads.busiest(trace, hours * 3600)
+        loads.check_size(trace, thin)
+    except (traces.BadTrace, loads.TooMany) as error:
+        raise Refused(str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{path}: {error}") from error
+    if column is not None and trace.counts is not None:
+        raise Refused(
+            f"{path}: its rows count jobs (column {trace.count_column!r}), so that column:{column} "
+            "has no run time of each; use --service lognormal:MEAN,CV"
+        )
+    return trace
 
 
-def _pool(session: Session, name: str, changes: Sequence[str]) -> Pool:
+def _pool(session: Session, name: str, changes: Sequence[str], strategies: Strategies) -> Pool:
     """The simulated pool, read as if the pool stood in `penstock.toml`."""
 
     table: dict[str, Any] = {"profile": name, "min_workers": 0, "max_workers": 1000}
     table |= assignments(changes)
+    for setting in table:
+        options.check_name(setting, strategies, PoolTable.__struct_fields__)
     flags = {f"pools.{_POOL}.{key}": value for key, value in table.items()}
     return topology.pools(load(session.config_file, flags=flags))[_POOL]

@@ -32,7 +32,7 @@ COLUMNS = (
     Column("late", lambda row: f"{row.late_share:.2%}", number=True),
     Column("p95 s", lambda row: f"{row.wait_p95_seconds:.1f}", number=True),
     Column("worker-h/day", lambda row: f"{row.worker_hours:.2f}", number=True),
-    Column("changes/day", lambda row: f"{row.actions:.0f}", number=True),
+    Column("actions/day", lambda row: f"{row.actions:.0f}", number=True),
     Column("", lambda row: "best" if row.best else ""),
 )
 CAVEAT = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.config import ConfigError, Pool
 from penstock.config.explain import explain, hint
+from penstock.config.profiles import ProfileOverride
 from penstock.decider.core.slots import counts_slots, demand_in_workers, inputs_in_slots
 from penstock.decider.core.strategy import Demand, Strategy, StrategyInputs
 
@@ -54,6 +55,33 @@ def demand(name: str, strategies: Mapping[str, Strategy], inputs: StrategyInputs
     if slots == 1 or not counts_slots(strategy):
         return strategy.demand(inputs)
     return demand_in_workers(strategy.demand(inputs_in_slots(inputs)), slots)
+
+
+def check_name(
+    name: str,
+    strategies: Mapping[str, Strategy],
+    settings: Sequence[str] = ProfileOverride.__struct_fields__,
+) -> None:
+    """The dotted name of a setting of a pool begins with one of ``settings``.
+
+    Raises:
+        ConfigError: says what may have been meant; ``calm`` is an option of a strategy.
+    """
+    first, _, rest = name.partition(".")
+    if first in settings:
+        return
+    if first == "pools" and "." in rest:
+        setting = rest.partition(".")[2]
+        raise ConfigError(f"found {name!r}, expected a setting without its pool: {setting}")
+    paths = (
+        f"options.{strategy}.{option}"
+        for strategy, taker in strategies.items()
+        if (kind := declared(taker)) is not None
+        for option in kind.__struct_fields__
+    )
+    options = [path for path in paths if path.rpartition(".")[2] == name]
+    meant = f"did you mean {' or '.join(options)}?" if options else hint(name, settings)
+    raise ConfigError(f"unknown setting {name!r}; {meant}")
 
 
 def check(pool: Pool, strategies: Mapping[str, Strategy]) -> None:

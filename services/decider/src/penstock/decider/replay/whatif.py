@@ -12,11 +12,13 @@ import msgspec
 
 from penstock.bus.saved_log import Entry
 from penstock.config import ConfigError, Pool
-from penstock.config.explain import hint
+from penstock.config.explain import explain, hint
+from penstock.config.load import nested
 from penstock.config.profiles import ProfileOverride
 from penstock.config.topology import check_bounds
 from penstock.decider.core import registry
 from penstock.decider.core.inputs import Rules
+from penstock.decider.core.options import check_name
 from penstock.decider.core.policies import shipped
 from penstock.decider.core.state import State
 from penstock.decider.publishing.adopting import Adopted
@@ -195,10 +197,14 @@ def _count_time(
 
 
 def _override(pattern: str, table: Mapping[str, Any]) -> ProfileOverride:
+    tree = nested(table)
+    for name in table:
+        check_name(name, registry.BUILTIN)
     try:
-        return msgspec.convert(table, ProfileOverride, strict=False)
+        return msgspec.convert(tree, ProfileOverride, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"pools.{pattern}: {error}") from error
+        text = explain(str(error), tree, {}, root=ProfileOverride, above=("pools", pattern))
+        raise ConfigError(text) from error
 
 
 def _changed(pool: Pool, overrides: Mapping[str, ProfileOverride]) -> Pool:

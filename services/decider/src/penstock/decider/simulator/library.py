@@ -91,6 +91,8 @@ def read_trace(
 ) -> Trace:
     """The arrivals in a CSV file; columns are found by their usual names.
 
+    Counts that are whole numbers are kept: so many jobs arrive, at random times until the next row.
+
     Args:
         path: of the file.
         time: name of the column of times, where it is unusual.
@@ -101,7 +103,7 @@ def read_trace(
         BadTrace: the file holds no arrivals.
         OSError: it cannot be read.
     """
-    return traces.read(Path(path), time=time, value=value, size=size)
+    return traces.read(Path(path), time=time, value=value, size=size, exact=True)
 
 
 def _durations(

@@ -65,7 +65,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Lognormal | Column:
-    """``lognormal:MEAN,CV`` or ``column:NAME[,SECONDS_PER_UNIT]``.
+    """``lognormal:MEAN,CV`` or ``column:NAME[,UNIT]``, a unit being so many seconds.
 
     Raises:
         ValueError: says what was found and what was expected.
@@ -86,5 +86,5 @@ def parse(text: str) -> Lognormal | Column:
         pass
     raise ValueError(
         f"found {text!r}, expected lognormal:MEAN,CV (seconds, and above 0) "
-        "or column:NAME[,SECONDS_PER_UNIT]"
+        "or column:NAME[,UNIT] (UNIT: seconds that 1 in the column stands for)"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -29,6 +30,9 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         counts: arrivals of each bin; None where each time is one arrival.
         widths: seconds of each bin; None likewise.
         columns: other figures of the rows, by name: what jobs may take their size from.
+        exact: as many jobs arrive in each bin as it counts, at random times in it; else a Poisson
+            number of that mean.
+        time_column, count_column: of the file that it was read from; empty for none.
     """
 
     name: str
@@ -37,6 +41,9 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     counts: Floats | None = None
     widths: Floats | None = None
     columns: Mapping[str, Floats] = {}
+    exact: bool = False
+    time_column: str = ""
+    count_column: str = ""
 
     @property
     def duration_seconds(self) -> float:
@@ -73,19 +80,15 @@ def kept_share(thin: float) -> float:
 def draw(trace: Trace, durations: Durations, *, thin: float = 1.0, seed: int = 0) -> Load:
     """The jobs of one seed; the same for every strategy.
 
-    Bins become a Poisson process, rows are kept or not: both by ``thin``, see `kept_share`.
+    Bins become a Poisson process (see `Trace.exact`), rows are kept or not: both by ``thin``, see
+    `kept_share`.
 
     Raises:
         TooMany: with a factor that would do.
         KeyError: the trace lacks a column of sizes.
     """
+    check_size(trace, thin)
     share = kept_share(thin)
-    if trace.arrivals * share > MOST_JOBS:
-        least = trace.arrivals / MOST_JOBS
-        raise TooMany(
-            f"{trace.name}: {trace.arrivals * share:.3g} jobs are more than {MOST_JOBS:.3g}; "
-            f"thin them by {least:.0f} or more, or take fewer hours"
-        )
     when, long = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
     arrivals, rows = _arrivals(trace, share, when)
     services = durations.draw(long, len(arrivals), trace.columns, rows)
@@ -97,6 +100,17 @@ def draw(trace: Trace, durations: Durations, *, thin: float = 1.0, seed: int = 0
     )
 
 
+def check_size(trace: Trace, thin: float) -> None:
+    """Raises TooMany: with a factor that would do."""
+    jobs = trace.arrivals * kept_share(thin)
+    if jobs > MOST_JOBS:
+        least = trace.arrivals / MOST_JOBS
+        raise TooMany(
+            f"{trace.name}: {jobs:.3g} jobs are more than {MOST_JOBS:.3g}; "
+            f"thin them by {math.ceil(least)} or more, or take fewer hours"
+        )
+
+
 def _arrivals(
     trace: Trace, share: float, random: np.random.Generator
 ) -> tuple[Floats, NDArray[np.intp]]:
@@ -104,7 +118,10 @@ def _arrivals(
     if trace.counts is None or trace.widths is None:
         rows = np.flatnonzero(random.random(len(trace.times)) < share)
         return trace.times[rows], rows
-    numbers = random.poisson(trace.counts * share)
+    if trace.exact and share == 1:
+        numbers = trace.counts.astype(np.int64)
+    else:
+        numbers = random.poisson(trace.counts * share)
     rows = np.repeat(np.arange(len(numbers)), numbers)
     times = trace.times[rows] + random.random(len(rows)) * trace.widths[rows]
     order = np.argsort(times, kind="stable")
@@ -127,8 +144,8 @@ def busiest(trace: Trace, seconds: float) -> Trace:
 def cut(trace: Trace, start_seconds: float, seconds: float) -> Trace:
     """The arrivals (or whole bins) of a stretch of time; its beginning is the new origin."""
     inside = (trace.times >= start_seconds) & (trace.times < start_seconds + seconds)
-    return Trace(
-        name=trace.name,
+    return msgspec.structs.replace(
+        trace,
         origin=trace.origin + start_seconds,
         times=trace.times[inside] - start_seconds,
         counts=None if trace.counts is None else trace.counts[inside],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,17 @@ from penstock.decider.simulator.model.load import Floats, Trace
 
 _TIMES = ("timestamp", "time", "datetime", "date", "period", "ts", "at", "arrival", "arrived")
 _COUNTS = ("count", "value", "requests", "arrivals", "invocations", "jobs", "hits", "n")
-_FORMATS = ("%d/%b/%Y:%H:%M:%S", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M:%S")
+_FORMATS = ("%d/%b/%Y:%H:%M:%S", "%d.%m.%Y %H:%M:%S")
+_DAY_OR_MONTH = re.compile(r"\s*\d{1,2}/\d{1,2}/\d{2,4}\b")
+_FOREIGN_FILES = {
+    b"\x1f\x8b": "is compressed (gzip): unpack it first",
+    b"BZh": "is compressed (bzip2): unpack it first",
+    b"\xfd7zXZ": "is compressed (xz): unpack it first",
+    b"\x28\xb5\x2f\xfd": "is compressed (zstd): unpack it first",
+    b"PK\x03\x04": "is an archive or a workbook (zip): unpack it, or save it as CSV, first",
+    b"PAR1": "is Parquet: save it as CSV first",
+}
+"""Files that begin so are no text."""
 _GAP = 1.5
 """A step between two bins that is this many times the usual one is a gap in the recording."""
 _EPOCHS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
@@ -26,7 +37,12 @@ class BadTrace(ValueError):
 
 
 def read(
-    path: Path, *, time: str | None = None, value: str | None = None, size: str | None = None
+    path: Path,
+    *,
+    time: str | None = None,
+    value: str | None = None,
+    size: str | None = None,
+    exact: bool = False,
 ) -> Trace:
     """The trace in a file.
 
@@ -37,6 +53,7 @@ def read(
         time: name of the column of times, where it is unusual.
         value: name of the column of counts, where it is unusual.
         size: a column to keep, that jobs take their run time from.
+        exact: counts that are whole numbers are kept as they are; see `Trace.exact`.
 
     Raises:
         BadTrace, OSError.
@@ -52,8 +69,20 @@ def read(
     if size is not None:
         sizes = _figures(path, rows, _column(path, header, size, ()) or 0)
         columns[size] = sizes[order]
+    time_column = header[0 if at is None else at]
     if count is None:
-        return Trace(name=path.stem, origin=origin, times=times - origin, columns=columns)
+        if times[0] == times[-1]:
+            raise BadTrace(
+                f"{path}: found one time only ({len(times)} rows), expected two or more in "
+                f"the column {time_column!r}"
+            )
+        return Trace(
+            name=path.stem,
+            origin=origin,
+            times=times - origin,
+            columns=columns,
+            time_column=time_column,
+        )
     counts = _figures(path, rows, count)[order]
     return Trace(
         name=path.stem,
@@ -61,11 +90,19 @@ def read(
         times=times - origin,
         counts=counts,
         widths=_widths(path, times),
+        exact=exact and bool((counts == np.floor(counts)).all()),
+        time_column=time_column,
+        count_column=header[count],
     )
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and rows; a first row that begins with a time is no header."""
+    with path.open("rb") as binary:
+        head = binary.read(8)
+    for magic, kind in _FOREIGN_FILES.items():
+        if head.startswith(magic):
+            raise BadTrace(f"{path}: {kind}")
     with path.open(newline="", encoding="utf-8-sig") as file:
         first = file.readline()
         file.seek(0)
@@ -73,7 +110,7 @@ def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
         rows = [row for row in csv.reader(file, delimiter=mark) if any(row)]
     if not rows:
         raise BadTrace(f"{path}: found nothing, expected rows of times")
-    if any(_moment(cell) is not None for cell in rows[0]):
+    if any(_moment(cell) is not None or _DAY_OR_MONTH.match(cell) for cell in rows[0]):
         return [str(number) for number in range(len(rows[0]))], rows
     if len(rows) == 1:
         raise BadTrace(f"{path}: found a header only, expected rows of times below it")
@@ -96,6 +133,12 @@ def _times(path: Path, rows: Sequence[Sequence[str]], column: int) -> Floats:
     times = np.empty(len(rows))
     for index, row in enumerate(rows):
         moment = _moment(row[column]) if column < len(row) else None
+        if moment is None and column < len(row) and _DAY_OR_MONTH.match(row[column]):
+            raise BadTrace(
+                f"{path}: row {index + 1}: found {_shown(row, column)}, of which day and month "
+                "cannot be distinguished; expected ISO 8601 (2026-02-01 10:00:00+01:00) or POSIX "
+                "seconds"
+            )
         if moment is None:
             raise BadTrace(
                 f"{path}: row {index + 1}: found {_shown(row, column)}, expected a time "

@@ -133,6 +133,8 @@ def check(name: str, strategies: Strategies) -> None:
         right = float(figure) > 0 or (tunable and float(figure) == 0)
     except ValueError:
         right = False
+    if right and kind == "hpa" and float(figure) > 1:
+        raise UnknownContender(f"found {name!r}, expected hpa:SHARE, above 0 to 1, as hpa:0.7")
     if not right:
         least = "0 or more" if tunable else "above 0"
         raise UnknownContender(f"found {name!r}, expected {kind}:NUMBER, {least}")

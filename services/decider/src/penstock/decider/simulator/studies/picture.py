@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +18,19 @@ _COLUMNS = 3
 _LEAST_SHARE = 1e-4
 """Shares below (none late, too) are drawn here: the axis is logarithmic."""
 _TICKS = {1e-4: "none", 1e-3: "0.1 %", 1e-2: "1 %", 0.1: "10 %", 1.0: "all"}
+
+
+def check_name(path: Path) -> None:
+    """Raises ValueError where no picture can be written there."""
+    from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415 - half a second to import
+
+    endings = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix.lower().removeprefix(".") not in endings:
+        raise ValueError(f"found {path}, expected a name that ends in {', '.join(endings)}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{path}: not allowed to write there")
 
 
 def draw(rows: Sequence[SimulationResult], path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import multiprocessing.pool
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import Array, c_double
 from multiprocessing.pool import IMapIterator
@@ -120,6 +122,11 @@ class SimulationResult(Figures, frozen=True, kw_only=True):
         bound = self.bound_worker_seconds
         return self.worker_seconds / bound if bound else 0.0
 
+    @property
+    def actions_per_hour(self) -> float:
+        """Changes of the number of workers, an hour of the arrivals; 0 where they last no time."""
+        return self.actions / self.hours if self.hours else 0.0
+
 
 class Case(msgspec.Struct, frozen=True):
     """One thing to compute; ``name`` is empty for the bound."""
@@ -132,7 +139,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def run(
-    study: Study, processes: int = 1, progress: Progress = no_progress
+    study: Study, processes: int = 1, progress: Progress = no_progress, nice: int = 0
 ) -> Iterator[SimulationResult]:
     """Rows in the order of the question, each as soon as it is known.
 
@@ -140,6 +147,7 @@ def run(
         study: the question.
         processes: that simulate at a time.
         progress: called with the share that is done, again and again.
+        nice: by how much several processes yield the processor to others, 0 to 19.
     """
     settings = list(
         itertools.product(range(len(study.traces)), study.slas, range(len(study.spawns)))
@@ -150,7 +158,7 @@ def run(
         for name in ("", *study.names)
         for seed in range(study.seeds)
     ]
-    answers = _answers(study, cases, processes, progress)
+    answers = _answers(study, cases, processes, progress, nice)
     for trace, sla, spawn in settings:
         bounds = [next(answers) for _ in range(study.seeds)]
         for name in study.names:
@@ -159,7 +167,7 @@ def run(
 
 
 def _answers(
-    study: Study, cases: Sequence[Case], processes: int, progress: Progress
+    study: Study, cases: Sequence[Case], processes: int, progress: Progress, nice: int
 ) -> Iterator[Figures]:
     parallel = min(processes, len(cases)) > 1
     done: Array[c_double] | list[float] = (
@@ -180,7 +188,7 @@ def _answers(
     if not parallel:
         yield from map(answer, range(len(cases)))
         return
-    with _Forked.pool(answer, min(processes, len(cases))) as pool:
+    with _Forked.pool(answer, min(processes, len(cases)), nice) as pool:
         yield from _watched(
             pool.imap(_Forked.call, range(len(cases))), lambda: progress(sum(done) / len(done))
         )
@@ -206,10 +214,17 @@ class _Forked:
     answer: Callable[[int], Figures]
 
     @classmethod
-    def pool(cls, answer: Callable[[int], Figures], processes: int) -> multiprocessing.pool.Pool:
+    def pool(
+        cls, answer: Callable[[int], Figures], processes: int, nice: int
+    ) -> multiprocessing.pool.Pool:
         cls.answer = staticmethod(answer)
         # forked, so that loads of millions of jobs need not be pickled
-        return multiprocessing.get_context("fork").Pool(processes)
+        return multiprocessing.get_context("fork").Pool(processes, cls._begin, (nice,))
+
+    @staticmethod
+    def _begin(nice: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent ends these
+        os.nice(nice)
 
     @staticmethod
     def call(number: int) -> Figures:

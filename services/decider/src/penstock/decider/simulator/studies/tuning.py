@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.config import ConfigError, Pool, Profile
+from penstock.config.explain import explain
+from penstock.config.load import nested
 from penstock.config.profiles import ProfileOverride
 from penstock.decider import plugins
 from penstock.decider.core import options
@@ -89,23 +91,20 @@ def combinations(choices: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, An
 
 def changed(pool: Pool, table: Mapping[str, Any]) -> Pool:
     """The pool with other settings. Raises ConfigError: a name or a value that cannot be."""
-    tree: dict[str, Any] = {}
-    for name, value in table.items():
-        *folders, leaf = name.split(".")
-        place = tree
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[leaf] = value
+    tree = nested(table)
     try:
         override = msgspec.convert(tree, ProfileOverride, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"pool {pool.name}: {error}") from error
+        text = explain(str(error), tree, {}, root=ProfileOverride, above=("pools", pool.name))
+        raise ConfigError(text) from error
     return msgspec.structs.replace(pool, profile=override.over(pool.profile))
 
 
 def check(pools: Iterable[Pool], settings: Settings) -> None:
     """Raises ConfigError: settings that mean nothing."""
     strategies = plugins.strategies()
+    for name in dict.fromkeys(itertools.chain.from_iterable(settings.values())):
+        options.check_name(name, strategies)
     for pool, table in itertools.product(pools, settings.values()):
         options.check(changed(pool, table), strategies)
 
