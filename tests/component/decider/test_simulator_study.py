@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -19,6 +24,7 @@ from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import picture, study
 from penstock.decider.simulator.studies.study import SimulationResult, Study
 
+PENSTOCK = "from penstock.cli.main import main; main()"
 TRACE = Trace(
     name="short",
     origin=1_000_000.0,
@@ -66,6 +72,15 @@ def test_a_looser_promise_has_a_lower_bound_and_fewer_late(rows) -> None:
     assert loose.late_share <= tight.late_share
 
 
+def test_a_bound_that_a_run_undercuts_is_left_out(rows) -> None:
+    cheaper = msgspec.structs.replace(rows[0], worker_seconds=1.0, late_share=0.0)
+    assert [row.cost_ratio for row in study.with_known_bounds([cheaper, *rows[1:]])] == [
+        *(0, 0),
+        *(row.cost_ratio for row in rows[2:]),
+    ]
+    assert study.with_known_bounds(rows) == rows
+
+
 def test_figures_are_means_over_the_seeds(rows) -> None:
     each = [study.solve(question(), study.Case(0, 2.0, 0, seed, "hybrid")) for seed in range(2)]
     assert rows[0].worker_seconds == pytest.approx(sum(one.worker_seconds for one in each) / 2)
@@ -92,7 +107,10 @@ def test_the_picture_shows_every_panel(rows, tmp_path) -> None:
     picture.draw(rows, path)
     drawn = path.read_text()
     assert "<svg" in drawn
-    assert drawn.count('id="axes_') == 2
+    assert drawn.count('id="axes_') == 4
+    assert {"late share allowed", "actions an hour", "keda:2"} <= set(
+        re.findall(r">([^<]+)<", drawn)
+    )
 
 
 @pytest.fixture
@@ -236,3 +254,27 @@ def test_a_file_that_is_not_there_is_refused(simulate) -> None:
     shown = simulate("nowhere.csv")
     assert shown.exit_code == 2
     assert "nowhere.csv" in shown.output
+
+
+def test_an_interrupt_shows_the_rows_that_are_finished(tmp_path) -> None:
+    rows = "".join(f"{second}\n" for second in range(20_000))
+    (tmp_path / "long.csv").write_text(f"time\n{rows}")
+    command = "simulate long.csv --strategy peak,hybrid,deadline --seeds 1 --processes 2"
+    with subprocess.Popen(
+        [sys.executable, "-c", PENSTOCK, *command.split()],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "one job a row: 20000 jobs" in process.stderr.readline()
+        assert "peak: 0.00% late" in process.stderr.readline()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        table, rest = process.stdout.read(), process.stderr.read()
+    assert process.returncode == 130
+    assert "peak" in table
+    assert "deadline" not in table
+    assert rest.split() == ["penstock:", "interrupted"]

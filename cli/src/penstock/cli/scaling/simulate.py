@@ -41,10 +41,7 @@ def _promise(row: SimulationResult) -> str:
 
 
 def _cost_ratio(row: SimulationResult) -> str:
-    """The bound takes start times at their mean: of few starts, the drawn ones may be shorter."""
-    if row.keeps_promise and row.cost_ratio < 1:
-        return "-"
-    return f"{row.cost_ratio:.2f}"
+    return f"{row.cost_ratio:.2f}" if row.cost_ratio else "-"
 
 
 COLUMNS = (
@@ -177,7 +174,7 @@ def simulate(
     production; every strategy gets the same jobs.
     """
     if picture is not None:
-        _check_picture(picture)
+        check_picture(picture)
     question = _question(session, **options_given)
     rows: list[SimulationResult] = []
     try:
@@ -186,13 +183,13 @@ def simulate(
         if rows:
             _show(session, rows)
         raise
-    _show(session, rows)
+    rows = _show(session, rows)
     if picture is not None:
         draw(rows, picture)
         note(f"drawn: {picture}")
 
 
-def _check_picture(path: Path) -> None:
+def check_picture(path: Path) -> None:
     """Raises Failed, Refused: before hours of computing, not after them."""
     if not is_importable("matplotlib"):
         raise Failed("--picture needs the package matplotlib; install it")
@@ -211,11 +208,13 @@ def _run(session: Session, question: Study, processes: int, rows: list[Simulatio
                 note(_in_short(row))
 
 
-def _show(session: Session, rows: Sequence[SimulationResult]) -> None:
+def _show(session: Session, rows: Sequence[SimulationResult]) -> list[SimulationResult]:
+    rows = study.with_known_bounds(rows)
     if session.as_json:
         write_json([_with_ratios(row) for row in rows])
     else:
         write_rows(session, rows, COLUMNS, "nothing was simulated")
+    return rows
 
 
 def _with_ratios(row: SimulationResult) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from penstock.cli.installed import required
 from penstock.cli.output import Column, note, write_json, write_line, write_rows
 from penstock.cli.parameters import LAKE, MASTER, POOL, SECONDS
 from penstock.cli.scaling.assignments import toml_value
+from penstock.cli.scaling.simulate import check_picture
 from penstock.cli.session import Session
 from penstock.config import Pool
 from penstock.config.topology import pools as configured_pools
@@ -94,6 +95,8 @@ def tune(
     The best is the cheapest that keeps the pool's promise. The production core decides in the
     simulation; Spark spreads the days over its cores. Nothing is applied.
     """
+    if picture is not None:
+        check_picture(picture)
     tables = _combinations(choices)
     pools, rows = simulate_days(session, tables, **wanted)
     if session.as_json:
