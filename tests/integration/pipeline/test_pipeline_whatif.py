@@ -16,6 +16,7 @@ from tests.integration import spark_probe
 from tests.integration.pipeline.laking import MONDAY, job, land, rows
 
 from penstock.config import Pool, Profile
+from penstock.decider.simulator.model import traces
 from penstock.decider.simulator.studies import tuning
 from penstock.events.envelope import Event
 from penstock.pipeline.analysis import whatif
@@ -89,6 +90,20 @@ def test_hours_go_round_the_clock(spark: SparkSession) -> None:
         seen.append((float(day.setting), day.jobs))
     assert sorted(seen) == [(hour, 2) for hour in range(0, 24, 2)]
     assert [begin_hour(day, 24.0) for day in range(3)] == [0.0, 0.0, 0.0]
+
+
+def test_the_page_about_simulating_exports_the_arrivals_of_a_queue(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(spark, tmp_path / "lake", "events", [*days("mails", MONDAY, 1), *days("b", MONDAY, 1)])
+    page = (Path(__file__).parents[3] / "docs" / "simulating.md").read_text("utf-8")
+    program = page.split("```python\n# own_arrivals.py\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(program.replace("lake/events", str(tmp_path / "lake" / "events")), {})
+    trace = traces.read(tmp_path / "mails.csv", size="run_seconds")
+    assert trace.origin == MONDAY.timestamp()
+    assert list(np.diff(trace.times)) == [1800.0] * 47
+    assert set(trace.columns["run_seconds"]) == {5.0}
 
 
 def test_the_command_recommends_and_draws(

@@ -50,7 +50,8 @@ class Options(Section, frozen=True, kw_only=True):
 
     Attributes:
         calm: share of the pool's work that may be spent on idle workers to avoid a change of the
-            plan: 0 follows the load most closely and is cheapest, 1 is calmer and dearer.
+            plan: 0 follows the load most closely and is cheapest, 1 is calmer and dearer, 20 still
+            more so; see simulating.md.
         change_seconds: worker-seconds that a change of the plan must save besides, whatever the
             pool's size: what a start costs beyond its time.
     """
