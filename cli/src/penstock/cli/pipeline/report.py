@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("pool", lambda row: row.pool),
-    Column("promise", lambda row: f"{row.quantile * 100:g} % in {row.sla_seconds:g} s"),
+    Column("promise", lambda row: f"{row.quantile * 100:g} % within {row.sla_seconds:g} s"),
     Column("kept", lambda row: {True: "yes", False: "NO", None: "-"}[row.kept]),
     Column("jobs", lambda row: str(row.started), number=True),
     Column("late", lambda row: f"{row.late_share:.2%}" if row.started else "-", number=True),
