@@ -23,6 +23,8 @@ MOST_JOBS = 1_000_000
 MOST_SLOTS = 1024
 """As `pools.NAME.slots` allows."""
 _MOST_CLAIMS = 1000
+_PARTS = (("late", "started"), ("redelivered", "started"), ("failed", "finished"))
+"""Counts of a queue, each with the one that includes it."""
 _STATES = frozenset({"starting", "idle", "busy", "draining"})
 _ASIDE_HOSTS, _ASIDE_REPORTS = 64, 64
 _ASIDE_SECONDS = 3.0
@@ -145,6 +147,8 @@ def _check_claim(claim: Claim) -> None:
 def _check_queue(name: str, done: QueueReport) -> None:
     for field in ("started", "late", "finished", "failed", "redelivered"):
         _check(f"queues.{name[:64]}.{field}", getattr(done, field), MOST_JOBS)
+    for part, whole in _PARTS:
+        _check(f"queues.{name[:64]}.{part}", getattr(done, part), getattr(done, whole))
     _check(f"queues.{name[:64]}.slowest_seconds", max(done.slowest_seconds, 0.0), MOST_SECONDS)
 
 
