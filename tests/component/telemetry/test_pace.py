@@ -82,3 +82,12 @@ def test_ids_and_sampled() -> None:
     assert telemetry.sampled({"traceparent": parent}) == parent
     assert telemetry.sampled({"traceparent": parent[:-1] + "0"}) == ""
     assert telemetry.sampled({}) == ""
+
+
+def test_a_long_trace_parent_is_not_looked_at() -> None:
+    """The pattern once took time by the square of the length: minutes for a report of a worker."""
+    parent = f"01-{IDS}-01"
+    assert telemetry.ids(parent + "-" + "x" * 40)
+    for rest in ("-" + "x" * 100, "-" + " " * 1_000_000 + "\n", " " * 1_000_000):
+        assert telemetry.ids(parent + rest) is None
+        assert telemetry.sampled({"traceparent": parent + rest}) == ""

@@ -125,6 +125,14 @@ def test_a_strategy_that_fails_leaves_the_plan(answer):
     assert "raised" in outcome.decisions[0].reasons[0].text
 
 
+@pytest.mark.parametrize("wanted", [1_000_000.5, 5e6, 1e300])
+def test_a_demand_beyond_all_bounds_is_the_maximum(wanted):
+    outcome = one_round(
+        pool(strategy="says", max_workers=9), snapshot(), strategies={"says": Says(wanted)}
+    )
+    assert story(outcome)[:2] == [("strategy", 1_000_000), ("bounds", 9)]
+
+
 def test_a_strategy_without_reasons_gets_one():
     outcome = one_round(pool(strategy="says"), snapshot(), strategies={"says": Says(2.3)})
     assert story(outcome) == [("strategy", 3)]

@@ -90,3 +90,14 @@ def test_every_struct_with_bytes_prints_their_size() -> None:
 
 def _below(kind: type) -> list[type]:
     return [each for child in kind.__subclasses__() for each in (child, *_below(child))]
+
+
+def test_a_trace_id_is_shown_of_a_trace_parent_alone() -> None:
+    trace_id = "ab" * 16
+    for parent, shown in (
+        (f"00-{trace_id}-{'cd' * 8}-01", trace_id),
+        ("00-<script>-x-01", ""),
+        (f"00-{'a' * 1000}-{'cd' * 8}-01", ""),
+        ("", ""),
+    ):
+        assert msgspec.structs.replace(view(), traceparent=parent).trace_id == shown

@@ -226,3 +226,15 @@ def test_a_report_that_counts_nonsense_cannot_spoil_the_budget() -> None:
     for number, (started, late) in enumerate([(-5, 3), (5, -3), (2, 99)], start=1):
         pool.hear(number=number, queues={"reports": QueueReport(started=started, late=late)})
     assert (pool.snapshot().budget.jobs, pool.snapshot().budget.late) == (7, 2)
+
+
+@pytest.mark.parametrize("held", [-5_000_000, 5_000_000])
+def test_no_count_of_a_snapshot_is_below_zero(held: int) -> None:
+    """The decider refuses such a snapshot: the pool's plan would stand for as long."""
+    pool = Pool()
+    for _ in range(10):
+        pool.look(reports={"waiting": 1, "claimed": 2}).hear(held=held)
+    snapshot = pool.snapshot()
+    assert snapshot
+    assert 0 <= snapshot.running <= 2
+    assert 1 <= snapshot.waiting <= 3

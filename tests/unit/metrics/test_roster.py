@@ -76,11 +76,29 @@ def test_no_worker_has_more_memory_than_its_host() -> None:
         {"queues": {"mails": QueueReport(finished=10**12)}},
         {"queues": {"mails": QueueReport(started=-1)}},
         {"queues": {"mails": QueueReport(slowest_seconds=float("inf"))}},
+        {"queues": {"mails": QueueReport(started=2, late=3)}},
+        {"queues": {"mails": QueueReport(started=2, redelivered=3)}},
+        {"queues": {"mails": QueueReport(finished=2, failed=3)}},
+        {"held": -5_000_000},
+        {"held": 10**12},
+        {"slots": -4},
+        {"slots": 10**12},
+        {"slots_used": -4},
+        {"slots_used": 10**12},
     ],
 )
 def test_a_report_beyond_belief_is_refused(nonsense: dict[str, Any]) -> None:
     with pytest.raises(Unbelievable, match="found"):
         roster("w1").admit(report(**nonsense), 0.0)
+
+
+def test_a_report_beyond_belief_does_not_keep_out_others_that_wait_for_their_host() -> None:
+    known = roster()
+    with pytest.raises(Unbelievable):
+        known.admit(report("w1", held=-1), 0.0)
+    assert known.admit(report("w2"), 0.0) is None
+    admitted = known.see(host("w1", "w2"), at=100.1, now=0.1)
+    assert [waited.worker for waited in admitted] == ["w2"]
 
 
 @pytest.mark.parametrize("size", [{"cores": 1e6}, {"memory": 2**60}, {"cores": float("inf")}])

@@ -53,5 +53,6 @@ def test_the_slowest_traced_job_of_each_bucket_is_kept() -> None:
     totals.add("a", QueueReport(slowest_seconds=0.2, slowest_trace="one"), at=5)
     totals.add("a", QueueReport(slowest_seconds=7.0, slowest_trace="two"), at=6)
     totals.add("a", QueueReport(slowest_seconds=900.0), at=7)
+    totals.add("a", QueueReport(slowest_seconds=900.0, slowest_trace=" " * 10**6), at=8)
     kept = [(each.traceparent, each.at) for each in totals.traced if each]
     assert kept == [("one", 5), ("two", 6)]

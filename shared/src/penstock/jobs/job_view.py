@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from penstock import telemetry
 from penstock.config.topology import Priority, of_lane
 from penstock.events.envelope import Event, UnknownEvent
 from penstock.events.subjects import check_name
@@ -166,7 +167,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def trace_id(self) -> str:
         """Of its dispatch and all its attempts, 32 hexadecimal digits; empty if not traced."""
-        return self.traceparent.split("-")[1] if self.traceparent.count("-") == 3 else ""
+        ids = telemetry.ids(self.traceparent)
+        return ids[0] if ids else ""
 
     @property
     def attempts(self) -> int:

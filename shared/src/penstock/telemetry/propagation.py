@@ -21,10 +21,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from penstock.config.extras import ExtraMissing
 
 _PARENT = "traceparent"
-_PARENT_PARTS = re.compile(
-    r"[ \t]*([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?[ \t]*"
-)
+_PARENT_PARTS = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 """Version, ids, flags, and what a version after 00 may have besides (W3C trace context)."""
+_LONGEST_PARENT = 100
+"""Version 00 has 55 characters. Any sender of a message may write more: it is not looked at."""
 _LONGEST_HEADER = 8_192
 """OpenTelemetry's bound of a baggage header; what is longer it refuses, and logs as a whole."""
 _W3C = TraceContextTextMapPropagator()
@@ -102,8 +102,8 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
 def sampled(headers: Mapping[str, str] | None) -> str:
     """The trace parent in ``headers`` if that trace is sampled; empty where not."""
     context = trace.get_current_span(_W3C.extract(headers or {}, Context())).get_span_context()
-    keeps = context.is_valid and context.trace_flags.sampled
-    return (headers or {})[_PARENT] if keeps else ""
+    parent = (headers or {}).get(_PARENT, "")
+    return parent if context.trace_flags.sampled and ids(parent) else ""
 
 
 def ids(traceparent: str) -> tuple[str, str] | None:
@@ -111,7 +111,9 @@ def ids(traceparent: str) -> tuple[str, str] | None:
 
     Read of each job's message: the library takes 12 µs for it.
     """
-    match = _PARENT_PARTS.fullmatch(traceparent)
+    if len(traceparent) > _LONGEST_PARENT:
+        return None
+    match = _PARENT_PARTS.fullmatch(traceparent.strip(" \t"))
     if match is None:
         return None
     version, trace_id, span_id, further = match.groups()

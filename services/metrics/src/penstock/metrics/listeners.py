@@ -105,6 +105,10 @@ class WorkerListener:
             self._complain(f"worker {event.worker}", error)
 
     def _on_report(self, subject: str, body: bytes) -> None:
+        with skipping_poison(subject):
+            self._take_report(subject, body)
+
+    def _take_report(self, subject: str, body: bytes) -> None:
         try:
             report, now = self._decoder.decode(body), time.monotonic()
             if subject != self._subjects.worker_report(report.host, report.worker):

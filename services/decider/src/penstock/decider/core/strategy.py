@@ -13,7 +13,9 @@ from penstock.events.scaling import Reason
 from penstock.events.snapshot import PoolSnapshot
 
 MOST_WORKERS = 1_000_000
-"""A demand beyond this is taken for a fault of the strategy, or of a unit."""
+"""A demand beyond this counts as this many: the pool's bounds come after."""
+_MOST_WHOLE = 2**53
+"""Fits into the 64 bits of a reason's workers, whatever a strategy multiplies."""
 
 
 class StrategyInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,16 +118,27 @@ class BadDemand(ValueError):
 
 def whole(workers: float) -> int:
     """Rounds a demand up, as the reference does (26.7 is 27); 20.000000001 is still 20."""
-    return max(math.ceil(workers - 1e-9), 0)
+    return min(max(math.ceil(workers - 1e-9), 0), _MOST_WHOLE)
 
 
 def check(demand: Demand) -> Demand:
-    """``demand``, if it can be used.
+    """``demand`` with at most `MOST_WORKERS`.
+
+    A pool that needs very many gets its maximum: were the demand refused, it would keep what it
+    has, which may be none.
 
     Raises:
-        BadDemand: it is not a number, negative or above `MOST_WORKERS`.
+        BadDemand: it is not a finite number, or negative.
     """
     workers = demand.workers
-    if not isinstance(workers, (int, float)) or not 0 <= workers <= MOST_WORKERS:
-        raise BadDemand(f"found a demand of {workers!r}, expected 0 to {MOST_WORKERS} workers")
-    return demand
+    if not isinstance(workers, (int, float)) or not 0 <= workers < math.inf:
+        raise BadDemand(f"found a demand of {workers!r}, expected workers, 0 or more")
+    if workers <= MOST_WORKERS:
+        return demand
+    bound = Reason(
+        step="strategy",
+        rule="most",
+        workers=MOST_WORKERS,
+        text=f"{MOST_WORKERS}: no demand counts for more",
+    )
+    return msgspec.structs.replace(demand, workers=MOST_WORKERS, reasons=(*demand.reasons, bound))

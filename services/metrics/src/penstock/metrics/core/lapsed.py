@@ -28,7 +28,7 @@ class LapsedClaims:
             delivered: the queues handed out jobs since the last observation.
             now: of a steady clock.
         """
-        excess = claimed - held
+        excess = claimed - max(held, 0)
         if delivered or excess <= 0:
             self._since, self._least = None, 0
         elif self._since is None:

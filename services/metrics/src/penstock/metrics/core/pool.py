@@ -221,7 +221,7 @@ class PoolMeter:
             queues=tuple(queue.name for queue in self.queues),
             waiting=waiting,
             delayed=sum(queue.delayed or 0 for queue in self.queues),
-            running=sum(look.claimed for look in looks) - lapsed,
+            running=max(sum(look.claimed for look in looks) - lapsed, 0),  # below 0 it is refused
             oldest_waiting_seconds=oldest,
             waiting_ages_seconds=ages,
             waiting_jobs=self._jobs(at.timestamp()),

@@ -14,13 +14,17 @@ import msgspec
 
 from penstock.events.snapshot import HostSnapshot
 from penstock.events.worker import Claim, QueueReport, WorkerReport
-from penstock.measuring.hosts import HostBounds, implausible, remember
+from penstock.measuring.hosts import MOST_CPU_CORES, HostBounds, implausible, remember
 
 MOST_SECONDS = 366 * 86_400.0
 """No job waits or runs longer than a year."""
 MOST_JOBS = 1_000_000
 """Of one queue in one report, which covers a second; the fastest worker does some 10,000."""
+MOST_SLOTS = 1024
+"""As `pools.NAME.slots` allows."""
 _MOST_CLAIMS = 1000
+_PARTS = (("late", "started"), ("redelivered", "started"), ("failed", "finished"))
+"""Counts of a queue, each with the one that includes it."""
 _STATES = frozenset({"starting", "idle", "busy", "draining"})
 _ASIDE_HOSTS, _ASIDE_REPORTS = 64, 64
 _ASIDE_SECONDS = 3.0
@@ -72,6 +76,7 @@ class Roster:
         Raises:
             Unbelievable: it is not taken.
         """
+        check(report)
         host = self._hosts.get(report.host)
         if host is None or host.pools.get(report.worker) != report.pool:
             self._put_aside(report, now)
@@ -109,26 +114,29 @@ class Roster:
 
 
 def believed(report: WorkerReport, host: KnownHost) -> WorkerReport:
-    """The report with no more memory than its host has.
+    """A checked report with no more memory than its host has."""
+    if report.memory_bytes <= host.memory_bytes:
+        return report
+    return msgspec.structs.replace(report, memory_bytes=host.memory_bytes)
 
-    Raises:
-        Unbelievable: a field is outside of what any worker can say.
-    """
+
+def check(report: WorkerReport) -> None:
+    """Raises Unbelievable: a field is outside of what any worker can say."""
     if report.state not in _STATES:
         raise Unbelievable(f"found state {report.state!r}, expected one of {sorted(_STATES)}")
     _check("number", report.number, 2**53)
     _check("at", report.at, 1e11)
     _check("started_at", report.started_at, 1e11)
-    _check("cpu_seconds", report.cpu_seconds, MOST_SECONDS * host.cpu_cores)
+    _check("cpu_seconds", report.cpu_seconds, MOST_SECONDS * MOST_CPU_CORES)
     _check("memory_bytes", report.memory_bytes, float("inf"))
+    _check("slots", report.slots, MOST_SLOTS)
+    _check("slots_used", report.slots_used or 0, MOST_SLOTS)
+    _check("held", report.held, MOST_JOBS)
     _check("claims", len(report.claims), _MOST_CLAIMS)
     for claim in report.claims:
         _check_claim(claim)
     for name, done in report.queues.items():
         _check_queue(name, done)
-    if report.memory_bytes <= host.memory_bytes:
-        return report
-    return msgspec.structs.replace(report, memory_bytes=host.memory_bytes)
 
 
 def _check_claim(claim: Claim) -> None:
@@ -139,6 +147,8 @@ def _check_claim(claim: Claim) -> None:
 def _check_queue(name: str, done: QueueReport) -> None:
     for field in ("started", "late", "finished", "failed", "redelivered"):
         _check(f"queues.{name[:64]}.{field}", getattr(done, field), MOST_JOBS)
+    for part, whole in _PARTS:
+        _check(f"queues.{name[:64]}.{part}", getattr(done, part), getattr(done, whole))
     _check(f"queues.{name[:64]}.slowest_seconds", max(done.slowest_seconds, 0.0), MOST_SECONDS)
 
 

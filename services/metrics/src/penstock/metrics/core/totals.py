@@ -13,6 +13,8 @@ from penstock.measuring.quantiles import SECONDS_BUCKETS
 
 _MOST = 2**32
 """No report of one second counts more, whatever it says."""
+_MOST_TRACE_CHARACTERS = 100
+"""Of a traceparent, which has 55; a longer one is not kept."""
 
 
 _REPORTED = ("started", "late", "redelivered", "finished", "failed")
@@ -74,6 +76,6 @@ class Totals:
         for name in _REPORTED:
             increase = min(max(getattr(done, name), 0), _MOST)
             setattr(counts, name, getattr(counts, name) + increase)
-        if done.slowest_trace:
+        if 0 < len(done.slowest_trace) <= _MOST_TRACE_CHARACTERS:
             traced = Traced(max(done.slowest_seconds, 0.0), done.slowest_trace, at)
             self.traced[bisect_left(SECONDS_BUCKETS, traced.seconds)] = traced
