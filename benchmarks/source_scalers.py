@@ -25,7 +25,6 @@ _GRACE_SECONDS, _LENGTH, _TOLERANCE, _PODS_A_STEP = 30.0, 5, 0.1, 4
 """Defaults of KEDA 2.22 (`pollingInterval`, `cooldownPeriod`; `listLength` as its page shows it)
 and of Kubernetes' autoscaler and pods."""
 _DRAIN_SECONDS = 120.0
-_HOST = Path(__file__).with_name("source_host.py")
 _SERVICES = ("orchestrator", "metrics", "decider", "executor")
 
 
@@ -193,8 +192,6 @@ class Penstock:
         file.write_text(self._toml(), "utf-8")
         for name in _SERVICES:
             command = [sys.executable, "-m", "penstock.cli.main", name, "--config", str(file)]
-            if name == "executor" and not self._setting.counts_others:
-                command = [sys.executable, str(_HOST), str(file)]
             child = children.start(
                 command,
                 name=name,
@@ -235,8 +232,9 @@ class Penstock:
         return "\n".join(
             (
                 f'nats.url = "{self._broker.url}"',
-                f'host = {{ name = "bench", run_dir = {_text(str(setting.folder / "run"))} }}',
-                "http.address = ''",
+                f'[host]\nname = "bench"\nrun_dir = {_text(str(setting.folder / "run"))}',
+                f"count_other_cpu = {str(setting.counts_others).lower()}",
+                "[http]\naddress = ''",
                 f"[sources.bench]\nkind = {_text(kind)}\nurl = {_text(url)}\n{secret}",
                 "[pools.bench]",
                 'source = "bench"\nqueues = ["bench"]\npreset = "celery"',

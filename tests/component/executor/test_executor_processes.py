@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -88,6 +89,20 @@ def test_this_host_has_a_size_and_our_part_of_its_use_is_told() -> None:
     assert 0 < use.own_memory_bytes < size.memory_bytes
     assert 0 < use.memory_used_bytes <= size.memory_bytes
     assert meter.measure([]) is use, "asked again at once, it repeats itself"
+
+
+async def test_what_other_programs_use_of_the_cores_counts_unless_it_is_not_to() -> None:
+    counting, requests_alone = UseMeter(), UseMeter(counts_other_cpu=False)
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass")
+    try:
+        await eventually(lambda: counting.measure([]).cpu_busy_cores > 0.1)
+        assert counting.measure([]).own_cpu_busy_cores == 0
+        await eventually(lambda: requests_alone.measure([other.pid]).cpu_busy_cores > 0.1)
+        use = requests_alone.measure([other.pid])
+        assert use.cpu_busy_cores == use.own_cpu_busy_cores
+    finally:
+        other.kill()
+        await other.wait()
 
 
 def test_what_a_job_started_is_ours_as_far_as_it_was_reckoned_with() -> None:

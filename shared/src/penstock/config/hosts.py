@@ -26,6 +26,9 @@ class Host(Section, frozen=True, kw_only=True):
         reserve_cpu_cores: cores that are never given to workers.
         reserve_memory_bytes: memory that is never given to workers.
         max_cpu_share: share of the cores that no plan exceeds, whatever uses them.
+        count_other_cpu: cores that other programs use are not given to workers. Without it workers
+            are placed by ``cpu_cores`` of their pools alone, as pods by what they request: for
+            workers that mostly wait, on a machine that is shared on purpose. Memory always counts.
         max_memory_share: share of the memory that no plan exceeds, whatever uses it.
         max_workers: ceiling over all pools; 0 for none.
         drain_seconds: how long a busy worker may finish before it is killed.
@@ -36,13 +39,14 @@ class Host(Section, frozen=True, kw_only=True):
     """
 
     of_process = ("name", "run_dir", "orphan_grace_seconds")
-    of_machine = ("name", "run_dir", "max_workers", "max_parallel_starts")
+    of_machine = ("name", "run_dir", "count_other_cpu", "max_workers", "max_parallel_starts")
 
     name: Name = msgspec.field(default_factory=lambda: _host_name(socket.gethostname()))
     run_dir: str = ""
     reserve_cpu_cores: NonNegative = 0.5
     reserve_memory_bytes: Annotated[int, Meta(ge=0)] = 256 * 1024 * 1024
     max_cpu_share: Annotated[float, Meta(gt=0, le=1)] = 0.9
+    count_other_cpu: bool = True
     max_memory_share: Annotated[float, Meta(gt=0, le=1)] = 0.85
     max_workers: Count = 0
     drain_seconds: NonNegative = 30.0

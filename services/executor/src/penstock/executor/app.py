@@ -114,7 +114,7 @@ class _Shell:
             spawn=running.spawn,
         )
         self._spark = HostSpark(folder, running.settings)
-        self._meter = UseMeter()
+        self._meter = UseMeter(running.settings.host.count_other_cpu)
         self._kept = self._kept_for_jobs(running.settings)
         self._published_at: float | None = None
         self._commands = Codec(WorkersScaled)
@@ -190,6 +190,7 @@ class _Shell:
         self._reloads.take_pools(pools(merged))
         self._kept = self._kept_for_jobs(merged)
         self._memory_limits.use(merged)
+        self._meter.counts_other_cpu = merged.host.count_other_cpu
         return merged, waiting
 
     def _kept_for_jobs(self, settings: Settings) -> dict[str, int]:

@@ -49,9 +49,14 @@ def host_size() -> HostSize:
 
 
 class UseMeter:
-    """Measures use between calls; asked more often than it makes sense, it repeats itself."""
+    """Measures use between calls; asked more often than it makes sense, it repeats itself.
 
-    def __init__(self) -> None:
+    Args:
+        counts_other_cpu: cores that other programs use count as used.
+    """
+
+    def __init__(self, counts_other_cpu: bool = True) -> None:
+        self.counts_other_cpu = counts_other_cpu
         self._use = HostUse()
         self._at = 0.0
         self._busy_seconds = 0.0
@@ -79,9 +84,11 @@ class UseMeter:
         busy = _busy_seconds() if allowed.cpu_seconds is None else allowed.cpu_seconds
         own = dict(_cpu_seconds({*pids, *serving}))
         first = self._at == 0.0
+        own_cores = 0.0 if first else self._own_since(own) / span
+        busy_cores = 0.0 if first else max(0.0, busy - self._busy_seconds) / span
         self._use = HostUse(
-            cpu_busy_cores=0.0 if first else max(0.0, busy - self._busy_seconds) / span,
-            own_cpu_busy_cores=0.0 if first else self._own_since(own) / span,
+            cpu_busy_cores=busy_cores if self.counts_other_cpu else own_cores,
+            own_cpu_busy_cores=own_cores,
             memory_used_bytes=_memory_used(allowed),
             own_memory_bytes=self._own_memory(pids, beside, now),
         )
