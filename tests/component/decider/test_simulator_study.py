@@ -143,6 +143,7 @@ def test_the_command_prints_a_table(simulate) -> None:
         (("--service", "column:size"), "no column 'size'"),
         (("--thin", "0"), "expected a number above 0"),
         (("--sla", "x"), "expected seconds above 0"),
+        (("--sla", "1e12"), "up to a year"),
         (("--set", "max_workers"), "expected NAME=VALUE"),
         (("--set", "max_wrokers=3"), "max_wrokers"),
         (
@@ -159,6 +160,21 @@ def test_what_cannot_be_asked_is_refused_in_one_line(simulate, arguments, said) 
     assert shown.exit_code == 2, shown.output
     assert said in shown.output
     assert shown.output.count("\n") == 1
+
+
+def test_times_over_more_than_a_year_are_refused(simulate, tmp_path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("timestamp\n0\n1\n50000000\n", "utf-8")
+    shown = simulate(str(path))
+    assert shown.exit_code == 2, shown.output
+    assert "found times over 578.7 days, expected at most 366" in shown.output
+
+
+def test_one_arrival_is_simulated_and_has_no_rate(simulate, tmp_path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("timestamp\n5\n", "utf-8")
+    shown = simulate(str(path), "--strategy", "hybrid,peak", "--seeds", "1")
+    assert shown.exit_code == 0, shown.output
 
 
 def test_a_file_that_is_not_there_is_refused(simulate) -> None:

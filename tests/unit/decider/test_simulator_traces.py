@@ -117,6 +117,23 @@ def test_more_jobs_than_memory_holds_are_refused_with_a_way_out() -> None:
         load.draw(binned(1e9), ONE_SECOND)
 
 
+def test_a_trace_of_more_than_a_year_is_refused() -> None:
+    times = np.array([0.0, 1.0, durations.MOST_SECONDS + 2])
+    trace = load.Trace(name="long", origin=0.0, times=times)
+    with pytest.raises(load.TooMany, match="found times over 366 days, expected at most 366"):
+        load.draw(trace, ONE_SECOND)
+    assert len(load.draw(load.busiest(trace, 3600), ONE_SECOND).arrivals) == 2
+
+
+@pytest.mark.parametrize("seconds", [1e9, np.inf, np.nan])
+def test_a_run_time_of_more_than_a_year_is_refused(seconds: float) -> None:
+    trace = load.Trace(
+        name="a", origin=0.0, times=np.array([0.0, 1.0]), columns={"s": np.array([1.0, seconds])}
+    )
+    with pytest.raises(durations.TooLong, match="expected at most 31622400"):
+        load.draw(trace, durations.Column("s"))
+
+
 def test_the_busiest_part() -> None:
     part = load.busiest(binned(1, 1, 5, 6, 1), 120)
     assert (part.origin, list(part.counts), part.duration_seconds) == (120, [5, 6], 120)
@@ -124,7 +141,10 @@ def test_the_busiest_part() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["lognormal:0,1", "lognormal:a", "lognormal:1,2,3", "weibull:1", "column:", "column:x,0"],
+    [
+        *("lognormal:0,1", "lognormal:a", "lognormal:1,2,3", "weibull:1", "column:", "column:x,0"),
+        *("lognormal:1e308,1e300", "lognormal:1e9", "lognormal:1,2000", "lognormal:nan"),
+    ],
 )
 def test_run_times_that_make_no_sense_are_refused(text) -> None:
     with pytest.raises(ValueError, match="expected lognormal"):

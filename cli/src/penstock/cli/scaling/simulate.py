@@ -32,6 +32,12 @@ from penstock.decider.simulator.studies.study import SimulationResult, Study
 
 _POOL = "simulated"
 
+
+def _an_hour(count: float, hours: float) -> str:
+    """One arrival has no duration, so no rate."""
+    return f"{count / hours:.1f}" if hours else "-"
+
+
 COLUMNS = (
     Column("trace", lambda row: row.trace),
     Column("promise", lambda row: f"{row.quantile * 100:g} % in {row.sla_seconds:g} s"),
@@ -44,8 +50,8 @@ COLUMNS = (
     Column("max s", lambda row: f"{row.wait_max:.1f}", number=True),
     Column("worker-s", lambda row: f"{row.worker_seconds:.0f}", number=True),
     Column("x bound", lambda row: f"{row.cost_ratio:.2f}", number=True),
-    Column("actions/h", lambda row: f"{row.actions / row.hours:.1f}", number=True),
-    Column("reversals/h", lambda row: f"{row.reversals / row.hours:.1f}", number=True),
+    Column("actions/h", lambda row: _an_hour(row.actions, row.hours), number=True),
+    Column("reversals/h", lambda row: _an_hour(row.reversals, row.hours), number=True),
 )
 
 
@@ -61,8 +67,9 @@ class Numbers(click.ParamType[tuple[float, ...]]):
             numbers = tuple(float(part) for part in str(value).split(","))
         except ValueError:
             numbers = ()
-        if not numbers or not all(0 < number < float("inf") for number in numbers):
-            self.fail(f"found {value!r}, expected seconds above 0, like 5 or 5,10,30", param, ctx)
+        if not numbers or not all(0 < number <= durations.MOST_SECONDS for number in numbers):
+            expected = "seconds above 0, up to a year, like 5 or 5,10,30"
+            self.fail(f"found {value!r}, expected {expected}", param, ctx)
         return numbers
 
 
@@ -236,10 +243,12 @@ def _trace(
 
     try:
         trace = traces.read(path, time=time, value=value, size=column)
-    except (traces.BadTrace, OSError, UnicodeDecodeError) as error:
+        trace = trace if hours is None else loads.busiest(trace, hours * 3600)
+        loads.check_span(trace)
+    except (traces.BadTrace, loads.TooMany, OSError, UnicodeDecodeError) as error:
         text = str(error) if isinstance(error, traces.BadTrace) else f"{path}: {error}"
         raise Refused(text) from error
-    return trace if hours is None else loads.busiest(trace, hours * 3600)
+    return trace
 
 
 def _pool(session: Session, name: str, changes: Sequence[str]) -> Pool:
