@@ -75,6 +75,7 @@ class Numbers(click.ParamType[tuple[float, ...]]):
 
 @click.command(
     cls=Command,
+    computes=True,
     example="penstock simulate requests.csv --strategy hybrid,keda:5,peak --sla 10 "
     "--service lognormal:1,1",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import multiprocessing.pool
+import os
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import Array, c_double
 from multiprocessing.pool import IMapIterator
@@ -22,6 +23,7 @@ from penstock.decider.simulator.model.load import Load, Trace, draw
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import contenders
 from penstock.decider.simulator.studies.contenders import Scene
+from penstock.runtime.children import end_with
 
 _REPORT_SECONDS = 0.2
 
@@ -209,7 +211,7 @@ class _Forked:
     def pool(cls, answer: Callable[[int], Figures], processes: int) -> multiprocessing.pool.Pool:
         cls.answer = staticmethod(answer)
         # forked, so that loads of millions of jobs need not be pickled
-        return multiprocessing.get_context("fork").Pool(processes)
+        return multiprocessing.get_context("fork").Pool(processes, end_with, (os.getpid(),))
 
     @staticmethod
     def call(number: int) -> Figures:
