@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -155,3 +156,13 @@ def test_lognormal_run_times_have_the_mean_and_spread_asked_for() -> None:
     drawn = np.array(load.draw(binned(200_000), durations.Lognormal(2.0, 0.5), seed=3).services)
     assert drawn.mean() == pytest.approx(2.0, rel=0.01)
     assert drawn.std() / drawn.mean() == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_device_a_pipe_and_a_huge_file_are_no_traces(tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    huge = tmp_path / "huge.csv"
+    huge.touch()
+    os.truncate(huge, traces.MOST_BYTES + 1)
+    for path in (Path("/dev/zero"), tmp_path / "pipe", huge):
+        with pytest.raises(traces.BadTrace, match="expected a regular file"):
+            traces.read(path)

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import pairwise
 from pathlib import Path
 
-from penstock.bus.saved_log import Entry, read
+from penstock.bus.saved_log import MOST_LINE_BYTES, Entry, read
 from penstock.decider import garbage, plugins
 from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed
@@ -101,7 +101,7 @@ def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
         file.seek(max(start - _OVERLAP_BYTES, 0))
         # the cut is in the middle of a line, which belongs to the stretch before
         if file.tell():
-            file.readline()
+            file.readline(MOST_LINE_BYTES)
         for offset, entry in read(file):
             if offset < start:
                 recomputer.glance(entry)
