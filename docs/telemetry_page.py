@@ -42,7 +42,9 @@ id of a traced job that waited so long. OTLP carries them as well.
 
 A worker traces at most `telemetry.jobs_per_second` jobs a second; those beyond run without spans,
 and their start and success are stored without trace context, so that the cost of tracing is
-bounded. `telemetry.sample_share` drops whole traces at random.
+bounded. `telemetry.sample_share` drops whole traces at random, of those that begin here: as
+W3C Trace Context has it, a dispatch whose `traceparent` has the flag `01` is traced whatever the
+share is, up to `telemetry.jobs_per_second`.
 
 Messages carry the trace context in W3C's `traceparent`, and what `telemetry.propagators` names
 beside it (`b3`, `b3multi`, `jaeger`); the calls that a job makes with instrumented libraries carry

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,8 +21,8 @@ from penstock.bus.protocol import Bus, BusError, Outgoing
 from penstock.config import Settings
 from penstock.config.load import check
 from penstock.decider.app import body, run
-from penstock.events.envelope import Codec, Event, encode, utc_now
-from penstock.events.job import JobCompleted, JobDispatched
+from penstock.events.envelope import Codec, Event, encode
+from penstock.events.job import JobCompleted, JobDispatched, JobStarted
 from penstock.events.scaling import SCALING_EVENTS, ScalingDecisionMade, WorkersScaled
 from penstock.events.snapshot import HostSnapshot, PoolSnapshot, Quantiles
 from penstock.events.subjects import Subjects
@@ -211,18 +210,14 @@ async def world(kind: str, make: MakeSettings, **tables: Any) -> AsyncIterator[W
 
 
 async def dispatched(here: World, jobs: int) -> None:
-    """Jobs of the queue emails that are due each half second and take 2 s, in the event log."""
-    began = utc_now()
+    """Jobs of the queue emails that ran for 1 s, one after the other, in the event log."""
     for number in range(jobs):
-        job = JobDispatched(
-            job_id=f"j{number}",
-            queue="emails",
-            function="send",
-            payload=b"",
-            due_at=began + timedelta(seconds=number / 2),
-        )
-        done = JobCompleted(job_id=job.job_id, queue="emails", attempt=1, run_seconds=2.0)
-        for event in (job, done):
+        about: dict[str, Any] = {"job_id": f"j{number}", "queue": "emails"}
+        for event in (
+            JobDispatched(**about, function="send", payload=b""),
+            JobStarted(**about, attempt=1, host="a", worker="w"),
+            JobCompleted(**about, attempt=1, run_seconds=1.0),
+        ):
             await here.append(here.subjects.event(event), encode(event))
 
 

@@ -208,7 +208,7 @@ async def test_the_jobs_of_the_log_arrive_again_under_other_settings(here: World
     pool = topology.pools(here.settings)["emails"]
     trace = await recorded_arrivals.read(here.bus, here.subjects, Span(), pool)
     assert trace is not None
-    assert (len(trace.times), trace.duration_seconds) == (40, pytest.approx(19.5))
+    assert len(trace.times) == 40
     few = replace(pool, profile=replace(pool.profile, max_workers=1))
     shares: list[float] = []
     settings = {"as set": pool, "instead": few}
@@ -216,7 +216,7 @@ async def test_the_jobs_of_the_log_arrive_again_under_other_settings(here: World
     assert (plenty.jobs, short.settings) == (40, "emails, instead")
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    # Four would never be late; two catch up within the 30 s of the promise.
+    # One would take 40 s for all of them; two catch up within the 30 s of the promise.
     assert (fixed.fixed_workers, fixed.keeps_promise) == (2, True)
     assert fixed.settings == "emails, 2 fixed"
     assert (plenty.keeps_promise, short.keeps_promise) == (True, False)

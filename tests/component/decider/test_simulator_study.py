@@ -182,6 +182,7 @@ def test_the_command_prints_a_table(simulate) -> None:
         (("--service", "column:size"), "no column 'size'"),
         (("--thin", "0"), "expected a number above 0"),
         (("--sla", "x"), "expected seconds above 0"),
+        (("--sla", "1e12"), "up to a year"),
         (("--set", "max_workers"), "expected NAME=VALUE"),
         (("--set", "max_wrokers=3"), "max_wrokers"),
         (
@@ -248,6 +249,14 @@ def test_run_times_in_another_unit_are_noted(simulate, tmp_path) -> None:
     (tmp_path / "own.csv").write_text("time,ms\n0,90000\n60,90000\n")
     shown = simulate("own.csv", "--strategy", "peak", "--seeds", "1", "--service", "column:ms")
     assert "mean run time of 90000 s" in shown.stderr
+
+
+def test_times_over_more_than_a_year_are_refused(simulate, tmp_path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("timestamp\n0\n1\n50000000\n", "utf-8")
+    shown = simulate(str(path))
+    assert shown.exit_code == 2, shown.output
+    assert "found times over 578.7 days, expected at most 366" in shown.output
 
 
 def test_a_file_that_is_not_there_is_refused(simulate) -> None:

@@ -19,7 +19,8 @@ from penstock.decider.publishing import adopting, recorder
 from penstock.decider.replay import stretches, whatif
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.explain import explain
-from penstock.decider.replay.verdict import Verdict
+from penstock.decider.replay.recompute import recorded_settings
+from penstock.decider.replay.verdict import MOST_SHOWN, Verdict, add
 from penstock.events.record import RECORDS, CheckpointTaken
 
 INSTALLED = Installed(BUILTIN, SHIPPED)
@@ -289,3 +290,35 @@ def test_the_option_of_a_strategy_may_be_named_by_its_path() -> None:
 def test_what_cannot_be_set_is_refused(name: str, value: object, text: str):
     with pytest.raises(ConfigError, match=text):
         whatif.change({name: value})
+
+
+def test_a_line_without_end_and_a_subject_of_few_parts_are_refused(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'[1,1.0,"penstock.snapshots",null]\n')
+    with pytest.raises(BadLog, match=r"found the subject .*, expected 4 parts"):
+        stretches.verify(path)
+    monkeypatch.setattr("penstock.bus.saved_log.MOST_LINE_BYTES", 1000)
+    path.write_bytes(b"\0" * 5000)
+    with pytest.raises(BadLog, match="found a line of 1,000 bytes or more"):
+        stretches.verify(path)
+
+
+def test_what_a_verdict_lists_is_bounded() -> None:
+    listed = [str(number) for number in range(1000)]
+    total = add([Verdict(unreadable=listed, programs=listed)] * 2)
+    assert (len(total.unreadable), len(total.programs)) == (MOST_SHOWN,) * 2
+    assert not total.is_equal
+
+
+def test_settings_of_a_pool_under_another_name_are_refused(log: Log) -> None:
+    entries = [entry for entry in log.entries if ".snapshots.settings." in entry.subject]
+    renamed = [
+        msgspec.structs.replace(
+            entry,
+            body=msgspec.Raw(bytes(entry.body).replace(b'"name":"emails"', b'"name":"other"')),
+        )
+        for entry in entries
+    ]
+    assert renamed != entries
+    with pytest.raises(BadLog, match="found settings of pool 'other' under the name 'emails'"):
+        recorded_settings(renamed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.decider.simulating import load, poisson
 
+from penstock.decider.simulator.bounds import bound
 from penstock.decider.simulator.bounds.bound import bound_worker_seconds
 from penstock.decider.simulator.bounds.fluid import fluid
 from penstock.decider.simulator.bounds.peak import fixed_peak, late_share
@@ -17,6 +18,27 @@ def test_work_that_could_be_done_and_work_that_has_to_be() -> None:
     required = water.possible - water.limit
     assert required[:9] == pytest.approx([0, 0, 0, 0, 0, 1, 3, 4, 4])
     assert list(water.due[:7]) == [0, 0, 0, 0, 1, 1, 0]
+
+
+def test_the_grid_is_bounded_however_long_the_load_and_the_promise() -> None:
+    jobs = load((0.0, 2.0), (3e7, 2.0))
+    for sla_seconds in (0.5, 3e7):
+        water = fluid(jobs, sla_seconds=sla_seconds, step_seconds=0.25)
+        assert len(water.due) < 4_000_010
+        assert water.possible[-1] == pytest.approx(4.0)
+        assert water.due.sum() == 2
+
+
+def test_stretches_in_groups_have_the_bound_of_all_at_once(monkeypatch) -> None:
+    jobs = load(*((9.0 * number, 2.0) for number in range(3000)))
+    at_once = least(jobs)
+    monkeypatch.setattr(bound, "_TOGETHER", 4)
+    assert least(jobs) == at_once
+
+
+def test_a_fixed_fleet_for_one_job_is_one_worker() -> None:
+    one = load((0.0, 2.0))
+    assert fixed_peak(one, sla_seconds=5, quantile=0.95, spawn_seconds=1, most=9) == 1
 
 
 def least(jobs: Load, sla: float = 5.0, late: float = 1e-9, spawn: float = 1.0) -> float:

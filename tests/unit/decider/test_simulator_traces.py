@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,23 @@ def test_more_jobs_than_memory_holds_are_refused_with_a_way_out() -> None:
         load.draw(binned(1e9), ONE_SECOND)
 
 
+def test_a_trace_of_more_than_a_year_is_refused() -> None:
+    times = np.array([0.0, 1.0, durations.MOST_SECONDS + 2])
+    trace = load.Trace(name="long", origin=0.0, times=times)
+    with pytest.raises(load.TooMany, match="found times over 366 days, expected at most 366"):
+        load.draw(trace, ONE_SECOND)
+    assert len(load.draw(load.busiest(trace, 3600), ONE_SECOND).arrivals) == 2
+
+
+@pytest.mark.parametrize("seconds", [1e9, np.inf, np.nan])
+def test_a_run_time_of_more_than_a_year_is_refused(seconds: float) -> None:
+    trace = load.Trace(
+        name="a", origin=0.0, times=np.array([0.0, 1.0]), columns={"s": np.array([1.0, seconds])}
+    )
+    with pytest.raises(durations.TooLong, match="expected at most 31622400"):
+        load.draw(trace, durations.Column("s"))
+
+
 def test_the_busiest_part() -> None:
     part = load.busiest(binned(1, 1, 5, 6, 1), 120)
     assert (part.origin, list(part.counts), part.duration_seconds) == (120, [5, 6], 120)
@@ -150,7 +168,10 @@ def test_the_busiest_part() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["lognormal:0,1", "lognormal:a", "lognormal:1,2,3", "weibull:1", "column:", "column:x,0"],
+    [
+        *("lognormal:0,1", "lognormal:a", "lognormal:1,2,3", "weibull:1", "column:", "column:x,0"),
+        *("lognormal:1e308,1e300", "lognormal:1e9", "lognormal:1,2000", "lognormal:nan"),
+    ],
 )
 def test_run_times_that_make_no_sense_are_refused(text) -> None:
     with pytest.raises(ValueError, match="expected lognormal"):
@@ -161,3 +182,13 @@ def test_lognormal_run_times_have_the_mean_and_spread_asked_for() -> None:
     drawn = np.array(load.draw(binned(200_000), durations.Lognormal(2.0, 0.5), seed=3).services)
     assert drawn.mean() == pytest.approx(2.0, rel=0.01)
     assert drawn.std() / drawn.mean() == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_device_a_pipe_and_a_huge_file_are_no_traces(tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    huge = tmp_path / "huge.csv"
+    huge.touch()
+    os.truncate(huge, traces.MOST_BYTES + 1)
+    for path in (Path("/dev/zero"), tmp_path / "pipe", huge):
+        with pytest.raises(traces.BadTrace, match="expected a regular file"):
+            traces.read(path)

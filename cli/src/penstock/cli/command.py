@@ -60,20 +60,35 @@ _WHOLE = 1_000
 
 
 class Command(click.Command):
-    """A command with an example, the global options, and one-line errors."""
+    """A command with an example, the global options, and one-line errors.
+
+    One that ``computes`` has child processes and temporary files, which SIGTERM ends, too.
+    """
 
     def __init__(
-        self, *args: Any, example: str = "", service: bool = False, **keywords: Any
+        self,
+        *args: Any,
+        example: str = "",
+        service: bool = False,
+        computes: bool = False,
+        **keywords: Any,
     ) -> None:
         super().__init__(*args, **keywords)
         self.example = example
         self.service = service
+        self.computes = computes
 
     def invoke(self, ctx: click.Context) -> Any:
         if not (self.service or isinstance(self, click.Group)):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
         ctx.ensure_object(Session).start_logging(self.service)
-        return super().invoke(ctx)
+        if not self.computes:
+            return super().invoke(ctx)
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as by Ctrl-C
+        try:
+            return super().invoke(ctx)
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *GLOBAL_OPTIONS]

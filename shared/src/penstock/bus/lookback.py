@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -55,14 +55,14 @@ async def latest(bus: Bus, stream: str, subject: str) -> list[Stored]:
 
 
 async def between(
-    bus: Bus, stream: str, subject: str, start: int | str, end: int
+    bus: Bus, stream: str, subject: str | Sequence[str], start: int | str, end: int
 ) -> AsyncIterator[Stored]:
     """The messages of a subject between two sequences, both included.
 
     Args:
         bus: a connection.
         stream: name of the stream.
-        subject: may have wildcards.
+        subject: may have wildcards; or several subjects.
         start: where to begin, as for `Bus.follow`.
         end: sequence of a message that exists, else the call waits for a later one.
     """
@@ -74,7 +74,8 @@ async def between(
 
 
 async def _follow(
-    bus: Bus, stream: str, subject: str, start: int | str
+    bus: Bus, stream: str, subject: str | Sequence[str], start: int | str
 ) -> AsyncGenerator[Stored, None]:
-    async for stored in bus.follow(stream, [subject], start):
+    subjects = [subject] if isinstance(subject, str) else list(subject)
+    async for stored in bus.follow(stream, subjects, start):
         yield stored

@@ -11,6 +11,8 @@ from msgspec import Meta
 from penstock.bus.protocol import Stored
 
 _LATEST = 253_370_764_800  # the year 9999
+MOST_LINE_BYTES = 64 * 1024 * 1024
+"""A message of NATS is at most this long, in which the body of a line is."""
 _NOTHING = msgspec.Raw(b"null")
 
 
@@ -60,7 +62,12 @@ def read(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, Entry]]:
         BadLog: a line is no entry.
     """
     offset = file.tell()
-    for raw in file:
+    while raw := file.readline(MOST_LINE_BYTES):
+        if len(raw) == MOST_LINE_BYTES and not raw.endswith(b"\n"):
+            raise BadLog(
+                f"at byte {offset}: found a line of {MOST_LINE_BYTES:,} bytes or more, expected a "
+                "message on each"
+            )
         if end is not None and offset >= end:
             return
         try:

@@ -190,6 +190,18 @@ def wait_until(child: Child, ready: Callable[[], bool], seconds: float, what: st
             raise child.failed(f"is not {what} after {seconds:g} s")
 
 
+def end_with(parent: int) -> None:
+    """Called in a child of `multiprocessing`: the kernel kills it when its parent is gone.
+
+    Args:
+        parent: its process id.
+    """
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked child has its parent's handler
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
+
+
 def _begin(parent: int, number: int, held_back: Collection[int]) -> Callable[[], None]:
     """What the child does between fork and exec."""
 

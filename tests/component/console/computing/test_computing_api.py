@@ -30,9 +30,13 @@ EVERY = [scope for scope in Scope if scope is not Scope.PUBLIC]
 class Reader:
     """A person who may read, and nothing else."""
 
-    def __init__(self, name: str = "eve", *scopes: Scope) -> None:
+    def __init__(self, name: str = "eve", *scopes: Scope, account: str = "") -> None:
         self.caller = Principal(
-            name=name, scopes=frozenset({Scope.READ, *scopes}), kind="token", id=name
+            name=name,
+            account=account,
+            scopes=frozenset({Scope.READ, *scopes}),
+            kind="token",
+            id=name,
         )
 
     def principal(self, headers: Any) -> Principal:
@@ -211,14 +215,38 @@ async def test_more_than_two_at_once_are_refused_until_one_has_ended(
     made = [decided() for _ in range(parts.AT_ONCE + 1)]
     await site.store(*made)
     oracle.holds()
-    running = [asyncio.create_task(recompute(eve, one.id)) for one in made[:-1]]
+    people = [eve, site.caller(Reader("mallory"))]
+    running = [
+        asyncio.create_task(recompute(person, one.id))
+        for person, one in zip(people, made[:-1], strict=True)
+    ]
     await oracle.called(parts.AT_ONCE)
-    refused = await recompute(eve, made[-1].id)
+    refused = await recompute(site.caller(Reader("anna")), made[-1].id)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
     assert "2 computations run" in refused.json()["detail"]
     oracle.releases()
     assert [one.status_code for one in await asyncio.gather(*running)] == [200, 200]
     assert (await recompute(eve, made[-1].id)).status_code == 200
+
+
+async def test_one_person_with_many_tokens_has_one_of_the_two_places(
+    site: Site, oracle: Oracle
+) -> None:
+    made = [decided() for _ in range(3)]
+    await site.store(*made)
+    first, second = (site.caller(Reader(f"t{number}", account="eve")) for number in range(2))
+    oracle.holds()
+    running = asyncio.create_task(recompute(first, made[0].id))
+    await oracle.called(1)
+    joined = asyncio.create_task(recompute(second, made[0].id))
+    refused = await recompute(second, made[1].id)
+    assert refused.status_code == 503
+    assert "one of your computations runs" in refused.json()["detail"]
+    other = asyncio.create_task(recompute(site.caller(Reader("mallory")), made[2].id))
+    await oracle.called(2)
+    oracle.releases()
+    answers = await asyncio.gather(running, joined, other)
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 
 async def test_of_many_at_the_same_moment_those_beyond_are_refused_with_a_reason(
@@ -227,7 +255,11 @@ async def test_of_many_at_the_same_moment_those_beyond_are_refused_with_a_reason
     made = [decided() for _ in range(6)]
     await site.store(*made)
     oracle.holds()
-    asked = [asyncio.create_task(recompute(eve, one.id)) for one in made]
+    people = [site.caller(Reader(f"p{number}")) for number in range(6)]
+    asked = [
+        asyncio.create_task(recompute(person, one.id))
+        for person, one in zip(people, made, strict=True)
+    ]
     await oracle.called(parts.AT_ONCE)
     await eventually(lambda: sum(one.done() for one in asked) == 4, 10, "the refusals")
     oracle.releases()
@@ -332,6 +364,55 @@ async def test_a_person_has_two_unfinished_simulations_at_most_and_all_have_eigh
     others = [site.caller(Reader(f"p{number}")) for number in range(4)]
     statuses = [(await simulate(one)).status_code for one in others for _ in range(2)]
     assert statuses == [202] * 6 + [503] * 2
+
+
+async def test_all_tokens_of_a_person_have_two_unfinished_simulations_together(
+    site: Site, oracle: Oracle
+) -> None:
+    oracle.holds()
+    tokens = [site.caller(Reader(f"t{number}", account="eve")) for number in range(3)]
+    assert [(await simulate(token)).status_code for token in tokens] == [202, 202, 429]
+
+
+async def test_people_take_turns_however_many_simulations_one_has(
+    site: Site, oracle: Oracle, eve: httpx.AsyncClient
+) -> None:
+    oracle.holds()
+    running = (await simulate(eve)).json()["id"]
+    await oracle.called(1)
+    second = (await simulate(eve, max_workers=2)).json()["id"]
+    mallory = site.caller(Reader("mallory"))
+    other = (await simulate(mallory, max_workers=3)).json()["id"]
+    oracle.releases()
+    for simulation in (running, second, other):
+        await state(eve, simulation, "done")
+    assert ["--set=pools.reports.max_workers=3" in call for call in oracle.calls] == [
+        False,
+        True,
+        False,
+    ]
+
+
+async def test_the_simulations_of_a_person_have_so_much_time_an_hour(
+    site: Site, oracle: Oracle, eve: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulations, "MOST_SECONDS_OF_A_PERSON", 1e-9)
+    begun = (await simulate(eve)).json()["id"]
+    await state(eve, begun, "done")
+    refused = await simulate(eve)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "600")
+    assert "within the last hour" in refused.json()["detail"]
+    assert (await simulate(site.caller(Reader("mallory")))).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "order", [{"max_workers": 10_001}, {"spawn_seconds": 3601}, {"since_seconds": 604_801}]
+)
+async def test_what_no_simulation_can_bear_is_refused(
+    oracle: Oracle, eve: httpx.AsyncClient, order: dict[str, Any]
+) -> None:
+    assert (await simulate(eve, **order)).status_code == 400
+    assert oracle.calls == []
 
 
 async def test_an_aborted_simulation_ends_with_its_process_for_its_person_or_an_administrator(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -19,11 +20,15 @@ from penstock.decider.simulator.model import durations
 from penstock.decider.simulator.model.load import Trace
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import study
-from penstock.events.job import JOB_EVENTS, JobCompleted, JobDispatched
+from penstock.events.envelope import Event, UnknownEvent, utc_now
+from penstock.events.job import JOB_EVENTS, JobCompleted, JobDispatched, JobStarted
 from penstock.events.subjects import Subjects
 
 RUN_SECONDS = "run_seconds"
 _SEEDS = 3
+_EVENTS = (JobDispatched, JobStarted, JobCompleted)
+_CLOCKS_DIFFER_SECONDS = 1.0
+"""Run times are of the worker's clock, the times of start and end of the broker's."""
 
 
 class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,33 +82,59 @@ async def read(
         progress: called with the share that is read.
 
     Returns:
-        Jobs that have not completed run for the mean of the others; None where none has completed.
+        Jobs without a credible end run for the mean of the others; None where none has one.
 
     Raises:
         Failed: more jobs arrived.
     """
-    arrived, ran = dict[str, float](), dict[str, float]()
+    recorded = _Recorded(pool, span.until or utc_now())
     stream = subjects.events_stream
-    for half, name in enumerate((JobDispatched.__name__, JobCompleted.__name__)):
-        subject = subjects.events("job", "*", name)
-        last = await bus.last(stream, subject)
-        start = await first_since(bus, stream, subject, span.since) if span.since else 1
-        if last is None or start > last.sequence:
-            continue
-        async for stored in lookback.between(bus, stream, subject, start, last.sequence):
-            event = JOB_EVENTS.decode(stored.body)
-            progress((half + (stored.sequence - start + 1) / (last.sequence - start + 1)) / 2)
-            if isinstance(event, JobDispatched) and event.queue in pool.queues:
-                if span.until is None or stored.at <= span.until:
-                    arrived[event.job_id] = (event.due_at or stored.at).timestamp()
-                    if most_jobs is not None and len(arrived) > most_jobs:
-                        raise Failed(
-                            f"more than {most_jobs:,} jobs of pool {pool.name!r} arrived in this "
-                            "part of the log; take a shorter one"
-                        )
-            elif isinstance(event, JobCompleted) and event.job_id in arrived:
-                ran[event.job_id] = event.run_seconds
-    return _trace(pool.name, arrived, ran) if ran else None
+    wanted = [subjects.events("job", "*", event.__name__) for event in _EVENTS]
+    newest = [stored for subject in wanted if (stored := await bus.last(stream, subject))]
+    last = max((stored.sequence for stored in newest), default=0)
+    starts = [
+        await first_since(bus, stream, subject, span.since) for subject in wanted if span.since
+    ]
+    start = min(starts, default=1)
+    if start > last:
+        return None
+    async for stored in lookback.between(bus, stream, wanted, start, last):
+        progress((stored.sequence - start + 1) / (last - start + 1))
+        recorded.take(JOB_EVENTS.decode(stored.body), stored.at)
+        if most_jobs is not None and len(recorded.arrived) > most_jobs:
+            raise Failed(
+                f"more than {most_jobs:,} jobs of pool {pool.name!r} arrived in this "
+                "part of the log; take a shorter one"
+            )
+    return _trace(pool.name, recorded.arrived, recorded.ran) if recorded.ran else None
+
+
+class _Recorded:
+    """Jobs of a pool, as far as the broker's times bear out what their events say.
+
+    Attributes:
+        arrived: POSIX seconds at which each job could start, none after ``end``.
+        ran: run times in seconds, each within the time from the job's start to its end.
+    """
+
+    def __init__(self, pool: Pool, end: datetime) -> None:
+        self._queues, self._end = frozenset(pool.queues), end
+        self._started_at: dict[str, datetime] = {}
+        self.arrived, self.ran = dict[str, float](), dict[str, float]()
+
+    def take(self, event: Event | UnknownEvent, at: datetime) -> None:
+        """The next event of the log, stored at this time."""
+        if isinstance(event, JobDispatched):
+            # a forged or far `due_at` would stretch the simulated time by years
+            due_at = max(event.due_at or at, at)
+            if event.queue in self._queues and due_at <= self._end:
+                self.arrived.setdefault(event.job_id, due_at.timestamp())
+        elif isinstance(event, JobStarted) and event.job_id in self.arrived:
+            self._started_at[event.job_id] = at
+        elif isinstance(event, JobCompleted) and event.job_id in self._started_at:
+            elapsed_seconds = (at - self._started_at[event.job_id]).total_seconds()
+            if 0 <= event.run_seconds <= elapsed_seconds + _CLOCKS_DIFFER_SECONDS:
+                self.ran.setdefault(event.job_id, event.run_seconds)
 
 
 def _trace(name: str, arrived: dict[str, float], ran: dict[str, float]) -> Trace:

@@ -66,6 +66,7 @@ _SIMULATED_CAVEAT = (
 
 @click.command(
     cls=Command,
+    computes=True,
     example="penstock replay --since 2h\n"
     "penstock replay --since 1d --pool reports --set pools.reports.sla_seconds=10\n"
     "penstock replay --on-spark --lake /data/lake --since 30d --set pools.*.min_workers=2",

@@ -79,13 +79,15 @@ class Numbers(click.ParamType[tuple[float, ...]]):
             numbers = tuple(float(part) for part in str(value).split(","))
         except ValueError:
             numbers = ()
-        if not numbers or not all(0 < number < float("inf") for number in numbers):
-            self.fail(f"found {value!r}, expected seconds above 0, like 5 or 5,10,30", param, ctx)
+        if not numbers or not all(0 < number <= durations.MOST_SECONDS for number in numbers):
+            expected = "seconds above 0, up to a year, like 5 or 5,10,30"
+            self.fail(f"found {value!r}, expected {expected}", param, ctx)
         return numbers
 
 
 @click.command(
     cls=Command,
+    computes=True,
     example="penstock simulate requests.csv --strategy hybrid,keda:5,peak --sla 10 "
     "--service lognormal:1,1",
 )
@@ -336,6 +338,7 @@ def _trace(
             note(f"{trace.name}: --hours {hours:g} takes all of it, which lasts {lasts:.3g} h")
         elif hours is not None:
             trace = loads.busiest(trace, hours * 3600)
+        loads.check_span(trace)
         loads.check_size(trace, thin)
     except (traces.BadTrace, loads.TooMany) as error:
         raise Refused(str(error)) from error

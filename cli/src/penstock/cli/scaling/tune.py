@@ -61,6 +61,7 @@ SPAWN = click.option(
 
 @click.command(
     cls=Command,
+    computes=True,
     example="penstock tune --lake /data/lake --since 14d --hours 2 --picture pareto.svg\n"
     "penstock tune --lake /data/lake --pool reports --try min_workers=0,1,3 --try strategy=hybrid",
 )

@@ -13,6 +13,7 @@ from penstock.console.computing.commands import (
     Commands,
     ComputationFailed,
     Limits,
+    TooManyComputations,
 )
 from penstock.console.computing.shared_answers import SharedAnswers
 from penstock.console.computing.simulations import Simulations
@@ -22,7 +23,7 @@ from penstock.events.scaling import ScalingDecisionMade
 from penstock.runtime.service import Service
 
 AT_ONCE = 2
-"""Decisions that are recomputed at the same time, besides one simulation."""
+"""Decisions that are recomputed at the same time, one a person, besides one simulation."""
 A_MINUTE = 20
 """Computations that one person may begin; answers that are kept do not count."""
 LIMITS = Limits(seconds=30.0)
@@ -123,11 +124,11 @@ class Computing:
 
         Args:
             question: what to compute.
-            caller: name of the person, or of the token.
+            caller: the person, all of whose tokens and browsers count as one.
 
         Raises:
             TooManyRequestsException: this caller began as many within this minute as allowed.
-            TooManyComputations: as many run as may run at once.
+            TooManyComputations: as many run as may run at once, or one of this caller's.
             BadComputation: no decider could work with the settings.
             ComputationFailed: it cannot be computed.
         """
@@ -135,8 +136,10 @@ class Computing:
             return kept
         if not self._answers.is_computed(question):
             self.commands.check_free()
+            if self._answers.is_computed_for(caller):
+                raise TooManyComputations("one of your computations runs; try again in a moment")
             self.count(caller)
-        return await self._answers.answer(question, lambda: self._recompute(question))
+        return await self._answers.answer(question, lambda: self._recompute(question), caller)
 
     def count(self, caller: str) -> None:
         """Counts a computation that a caller begins. Raises TooManyRequestsException."""

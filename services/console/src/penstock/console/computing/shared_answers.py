@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class _Flight(Generic[T]):
-    """A computation under way, and how many callers wait for it."""
+    """A computation under way, who began it, and how many callers wait for it."""
 
-    def __init__(self, task: asyncio.Task[T]) -> None:
-        self.task, self.waiting = task, 0
+    def __init__(self, task: asyncio.Task[T], by: str) -> None:
+        self.task, self.by, self.waiting = task, by, 0
 
 
 class SharedAnswers(Generic[T]):
@@ -42,12 +42,19 @@ class SharedAnswers(Generic[T]):
         """Whether a new caller would wait for a computation that runs already."""
         return question in self._flights
 
-    async def answer(self, question: Hashable, compute: Callable[[], Awaitable[T]]) -> T:
+    def is_computed_for(self, person: str) -> bool:
+        """Whether a computation is under way that this person began."""
+        return any(flight.by == person for flight in self._flights.values())
+
+    async def answer(
+        self, question: Hashable, compute: Callable[[], Awaitable[T]], by: str = ""
+    ) -> T:
         """The answer to a question.
 
         Args:
             question: equal ones have equal answers.
             compute: finds it, where it is neither kept nor under way.
+            by: the person who asks.
 
         Raises:
             ComputationFailed: the console ends.
@@ -57,7 +64,7 @@ class SharedAnswers(Generic[T]):
         flight = self._flights.get(question)
         if flight is None:
             task = asyncio.create_task(self._compute(question, compute))
-            flight = self._flights[question] = _Flight(task)
+            flight = self._flights[question] = _Flight(task, by)
         flight.waiting += 1
         try:
             return await asyncio.shield(flight.task)

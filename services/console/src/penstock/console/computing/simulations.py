@@ -1,4 +1,4 @@
-"""Simulations that run behind the requests which began them, one after the other.
+"""Simulations that run behind the requests which began them, one after the other, people in turns.
 
 They are kept in memory: for a bounded time, a bounded number of them, and not beyond the end of
 this process; later requests are answered with 410 and the reason.
@@ -22,6 +22,7 @@ from penstock.console.computing.commands import (
     Limits,
     TooManyComputations,
 )
+from penstock.console.computing.turns import Turns
 from penstock.console.core.computing import OtherSettings, simulate_command
 from penstock.events.envelope import new_id, utc_now
 
@@ -34,6 +35,8 @@ MOST_KEPT = 200
 MOST_UNFINISHED = 8
 MOST_OF_A_PERSON = 2
 """Unfinished ones."""
+MOST_SECONDS_OF_A_PERSON = 1800.0
+"""That the simulations of one person, of those which are kept, may have run."""
 _GONE = 410
 _UUID7 = 7
 
@@ -112,7 +115,9 @@ class Simulations:
         self._commands, self._changed = commands, changed
         self._all: dict[str, Simulation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._place = asyncio.Lock()
+        self._people: dict[str, str] = {}
+        """Who began each simulation: all tokens of a person are one."""
+        self._turns = Turns()
 
     def newest_first(self, pool: str = "") -> list[Simulation]:
         """Those that are kept, of one pool or of all."""
@@ -145,6 +150,7 @@ class Simulations:
         since_seconds: float,
         spawn_seconds: float,
         by: str,
+        person: str,
     ) -> Simulation:
         """Begins one; returns at once.
 
@@ -154,18 +160,16 @@ class Simulations:
             since_seconds: how far back.
             spawn_seconds: that a worker takes to start.
             by: who asks.
+            person: behind that token or browser.
 
         Raises:
-            TooManyRequestsException: this person has as many unfinished ones as allowed.
+            TooManyRequestsException: this person has as many unfinished ones as allowed, or they
+                ran for as long as allowed.
             TooManyComputations: all together have.
         """
         self._forget_old()
         unfinished = [one for one in self._all.values() if not one.has_ended]
-        if sum(one.by == by for one in unfinished) >= MOST_OF_A_PERSON:
-            raise TooManyRequestsException(
-                f"{by} has {MOST_OF_A_PERSON} simulations that have not ended; wait, or abort one",
-                headers={"Retry-After": "10"},
-            )
+        self._check_share(person, unfinished)
         if len(unfinished) >= MOST_UNFINISHED:
             raise TooManyComputations(
                 f"{MOST_UNFINISHED} simulations have not ended; try again later"
@@ -179,7 +183,7 @@ class Simulations:
             spawn_seconds=spawn_seconds,
             asked_at=utc_now(),
         )
-        self._all[simulation.id] = simulation
+        self._all[simulation.id], self._people[simulation.id] = simulation, person
         task = asyncio.create_task(self._run(simulation.id))
         self._tasks[simulation.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(simulation.id, None))
@@ -203,8 +207,28 @@ class Simulations:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _check_share(self, person: str, unfinished: Sequence[Simulation]) -> None:
+        if sum(self._people[one.id] == person for one in unfinished) >= MOST_OF_A_PERSON:
+            raise TooManyRequestsException(
+                f"{person} has {MOST_OF_A_PERSON} simulations that have not ended; wait, or abort "
+                "one",
+                headers={"Retry-After": "10"},
+            )
+        now = utc_now()
+        spent = sum(
+            ((one.ended_at or now) - one.started_at).total_seconds()
+            for one in self._all.values()
+            if one.started_at is not None and self._people[one.id] == person
+        )
+        if spent >= MOST_SECONDS_OF_A_PERSON:
+            raise TooManyRequestsException(
+                f"the simulations of {person} ran for {spent / 60:.0f} minutes within the last "
+                f"hour, of {MOST_SECONDS_OF_A_PERSON / 60:.0f}; try again later",
+                headers={"Retry-After": "600"},
+            )
+
     async def _run(self, simulation_id: str) -> None:
-        async with self._place:
+        async with self._turns.turn(self._people[simulation_id]):
             begun = self._update(simulation_id, state="running", started_at=utc_now())
             command = simulate_command(
                 begun.pool, begun.settings, begun.since_seconds, begun.spawn_seconds
@@ -256,7 +280,7 @@ class Simulations:
         surplus = max(0, len(self._all) - MOST_KEPT)
         for number, one in enumerate(ended):
             if number < surplus or (one.ended_at and one.ended_at < oldest):
-                del self._all[one.id]
+                del self._all[one.id], self._people[one.id]
 
 
 def _was_made_before(simulation_id: str) -> bool:

@@ -9,11 +9,12 @@ import msgspec
 MOST_JOBS = 500_000
 """Of one simulation."""
 _Name = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
-Workers = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+Workers = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 Promise = Annotated[float, msgspec.Meta(gt=0, le=30 * 86_400)]
 Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 ShortId = Annotated[str, msgspec.Meta(max_length=64)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=7 * 86_400)]
+SpawnSeconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 Policies = Annotated[tuple[_Name, ...], msgspec.Meta(max_length=20)]
 STRATEGIES = (
     *("deadline", "hybrid", "backlog_only", "simple_rate", "conservative", "jobs_per_worker"),

@@ -48,6 +48,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind} {self.account or self.name}"
 
     @property
+    def person(self) -> str:
+        """Counts as one for what is scarce: a person's browsers and tokens together."""
+        return self.account or self.name
+
+    @property
     def is_limited(self) -> bool:
         """Whether it may act on some pools or queues alone."""
         return bool(self.pools or self.queues)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.bus.saved_log import Entry
+from penstock.bus.saved_log import BadLog, Entry
 from penstock.decider.core.inputs import MeasuredHost, MeasuredPool
 from penstock.decider.core.state import State
 from penstock.decider.intake import wrong
@@ -29,6 +29,8 @@ from penstock.events.snapshot import SNAPSHOTS, HostSnapshot, PoolSnapshot
 
 MOST_BEHIND = 50_000
 """Snapshots that may be stored while a round is computed and its record is on the way."""
+
+_LEAST_PARTS = 4
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -136,7 +138,7 @@ class Recomputer:
 
     def glance(self, entry: Entry) -> None:
         """Takes an entry of before: nothing is recomputed from it yet."""
-        _, stream, noun, *_ = entry.subject.split(".")
+        _, stream, noun, *_ = _parts(entry.subject)
         if stream != "snapshots":
             return
         self._keep(entry.sequence, _accept(entry) if noun in ("pool", "host") else None)
@@ -148,7 +150,7 @@ class Recomputer:
                 self._note(record)
 
     def _taker(self, subject: str) -> Callable[[Entry], Sequence[Result]]:
-        _, stream, noun, *_, name = subject.split(".")
+        _, stream, noun, *_, name = _parts(subject)
         if stream == "events":
             decided = name == ScalingDecisionMade.__name__
             return self._take_decision if decided else _take_nothing
@@ -285,7 +287,7 @@ def _accept(entry: Entry) -> MeasuredPool | MeasuredHost | None:
 
 
 def recorded_settings(entries: Iterable[Entry]) -> dict[str, Adopted]:
-    """The settings at the head of a log, by fingerprint."""
+    """The settings at the head of a log, by fingerprint. Raises BadLog: of a pool named twice."""
     adopted = []
     for entry in entries:
         if ".snapshots.settings." not in entry.subject:
@@ -293,4 +295,19 @@ def recorded_settings(entries: Iterable[Entry]) -> dict[str, Adopted]:
         event = RECORDS.decode(entry.body)
         if isinstance(event, SettingsAdopted):
             adopted.append(event)
-    return gather(adopted)
+    settings = gather(adopted)
+    for name, pool in ((n, p) for one in settings.values() for n, p in one.pools.items()):
+        if pool.name != name:
+            raise BadLog(f"found settings of pool {pool.name[:64]!r} under the name {name[:64]!r}")
+    return settings
+
+
+def _parts(subject: str) -> list[str]:
+    """Raises BadLog: it is no subject of events, snapshots or rounds."""
+    parts = subject.split(".")
+    if len(parts) < _LEAST_PARTS:
+        raise BadLog(
+            f"found the subject {subject[:60]!r}, expected {_LEAST_PARTS} parts or more, like "
+            "'penstock.snapshots.pool.NAME'"
+        )
+    return parts

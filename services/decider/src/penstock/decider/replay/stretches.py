@@ -8,18 +8,20 @@ Rounds before the first checkpoint of a log cannot be recomputed and are left ou
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import pairwise
 from pathlib import Path
 
-from penstock.bus.saved_log import Entry, read
+from penstock.bus.saved_log import MOST_LINE_BYTES, Entry, read
 from penstock.decider import garbage, plugins
 from penstock.decider.publishing.adopting import Adopted
 from penstock.decider.replay.chain import Installed
 from penstock.decider.replay.recompute import Recomputer, recorded_settings
 from penstock.decider.replay.verdict import Verdict, add
 from penstock.decider.replay.verify import Verifier
+from penstock.runtime.children import end_with
 
 _LEAST_BYTES = 2_000_000
 _OVERLAP_BYTES = 32_000_000
@@ -50,13 +52,20 @@ def verify(
         return verdict
     verdicts: dict[int, Verdict] = {}
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=spawn) as executor:
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(processes, spawn, end_with, (os.getpid(),)) as executor:
         running = {
             executor.submit(_stretch, path, span, pool): number for number, span in enumerate(spans)
         }
-        for done in as_completed(running):
-            verdicts[running[done]] = done.result()
-            progress(len(verdicts) / len(spans))
+        try:
+            for done in as_completed(running):
+                verdicts[running[done]] = done.result()
+                progress(len(verdicts) / len(spans))
+        except BaseException:  # else the executor waits for all stretches
+            executor.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()
+            raise
     return add([verdicts[number] for number in sorted(verdicts)])
 
 
@@ -92,7 +101,7 @@ def _stretch(path: Path, span: tuple[int, int], pool: str | None) -> Verdict:
         file.seek(max(start - _OVERLAP_BYTES, 0))
         # the cut is in the middle of a line, which belongs to the stretch before
         if file.tell():
-            file.readline()
+            file.readline(MOST_LINE_BYTES)
         for offset, entry in read(file):
             if offset < start:
                 recomputer.glance(entry)

@@ -50,8 +50,8 @@ class Verdict(msgspec.Struct, kw_only=True):
         orphans: published decisions without their round.
         states: kept at checkpoints, compared with the state that the rounds led to.
         equal_states: those of them that are equal.
-        programs: that decided.
-        unreadable: messages that should be decisions.
+        programs: that decided, the first ones.
+        unreadable: messages that should be decisions, the first ones.
         differences: the first ones.
         unproven: the first rounds that cannot be recomputed.
     """
@@ -109,8 +109,8 @@ def add(verdicts: list[Verdict]) -> Verdict:
             setattr(total, name, getattr(total, name) + getattr(one, name))
         total.begins_at = total.begins_at or one.begins_at
         total.ends_at = one.ends_at or total.ends_at
-        total.programs = sorted({*total.programs, *one.programs})
-        total.unreadable += one.unreadable
+        total.programs = sorted({*total.programs, *one.programs})[:MOST_SHOWN]
+        total.unreadable = [*total.unreadable, *one.unreadable][:MOST_SHOWN]
         total.differences = [*total.differences, *one.differences][:MOST_SHOWN]
         total.unproven = [*total.unproven, *one.unproven][:MOST_SHOWN]
     return total

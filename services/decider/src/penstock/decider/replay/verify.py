@@ -51,7 +51,7 @@ class Verifier:
             self._take_gap(result)
         elif isinstance(result, Mismatch):
             self._take_mismatch(result)
-        else:
+        elif len(self.verdict.unreadable) < MOST_SHOWN:
             self.verdict.unreadable.append(f"{result.subject}: {result.why}")
         return False
 
@@ -76,7 +76,7 @@ class Verifier:
         verdict, record = self.verdict, step.round
         key = (record.epoch, record.number)
         verdict.begins_at, verdict.ends_at = verdict.begins_at or record.at, record.at
-        if record.program not in verdict.programs:
+        if record.program not in verdict.programs and len(verdict.programs) < MOST_SHOWN:
             verdict.programs.append(record.program)
         verdict.rounds += 1
         verdict.decisions += len(step.outcome.decisions)

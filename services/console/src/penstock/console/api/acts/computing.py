@@ -18,7 +18,7 @@ from penstock.console.api.endpoint import Routes
 from penstock.console.computing.parts import InputChange, Question, Recomputed
 from penstock.console.computing.simulations import Simulation
 from penstock.console.core import tables
-from penstock.console.core.computing import OtherSettings, Seconds, ShortId, tried
+from penstock.console.core.computing import OtherSettings, Seconds, ShortId, SpawnSeconds, tried
 from penstock.console.parts import Console
 from penstock.console.web.access import PRINCIPAL
 from penstock.console.web.acting import act, acting, check_limits
@@ -94,7 +94,7 @@ class SimulationOrder(OtherSettings, frozen=True, kw_only=True, forbid_unknown_f
 
     pool: ShortId
     since_seconds: Seconds = 6 * 3600.0
-    spawn_seconds: Seconds | None = None
+    spawn_seconds: SpawnSeconds | None = None
 
 
 def _caller(request: ApiRequest) -> Principal:
@@ -158,7 +158,7 @@ def routes(console: Console) -> Routes:
     async def answered(request: ApiRequest, question: Question) -> tuple[Recomputed, float]:
         """The answer, and how many seconds it took; given up when the caller goes."""
         began = time.monotonic()
-        caller = _caller(request).name
+        caller = _caller(request).person
         answer = await while_connected(request, computing.recompute(question, caller))
         return answer, time.monotonic() - began
 
@@ -233,13 +233,14 @@ def routes(console: Console) -> Routes:
         if data.pool not in console.present.pools:
             raise NotFoundException(f"there is no pool {data.pool!r}")
         settings = tried(data)
-        computing.count(caller.name)
+        computing.count(caller.person)
         simulation = computing.simulations.begin(
             data.pool,
             settings,
             data.since_seconds,
             data.spawn_seconds or spawn_of(console, data.pool).seconds,
             caller.name,
+            caller.person,
         )
         begun = acting(request)
         begun.target, begun.after = f"simulation:{simulation.id}", _in_words(settings)

@@ -24,6 +24,8 @@ _SAMPLED_STRETCHES = 5
 """The price is looked for on so many stretches."""
 _PLENTY_WORKERS, _USUALLY = 3.0, 0.1
 _LOOKS = 6
+_TOGETHER = 512
+"""Stretches in the arrays at once: their memory is bounded, however long the load."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _CHEAPEST = 1e-3
 
@@ -65,8 +67,13 @@ def bound_worker_seconds(
 
 def _value(parts: Stretches, spawn_seconds: float, price: float) -> float:
     """Each stretch may begin with as many workers as it likes, but the first one with none."""
-    cost = next(cost for step, cost in backwards(parts, spawn_seconds, price) if step == 0)
-    return float(cost[0, 0, 0] + cost[1:, 0, :].min(axis=1).sum())
+    costs = np.concatenate(
+        [
+            next(cost for step, cost in backwards(group, spawn_seconds, price) if step == 0)[:, 0]
+            for group in parts.groups(_TOGETHER)
+        ]
+    )
+    return float(costs[0, 0] + costs[1:].min(axis=1).sum())
 
 
 def _best(value: Callable[[float], float], dearest: float) -> float:

@@ -12,6 +12,9 @@ import numpy as np
 
 from penstock.decider.simulator.model.load import Floats, Load
 
+_MOST_STEPS = 4_000_000
+"""A longer load has a coarser grid, as memory grows with the steps: 60 bytes each."""
+
 
 class Fluid(msgspec.Struct, frozen=True, kw_only=True):
     """On a grid of times 0, step, 2 step, … (``K`` + 1 of them).
@@ -30,10 +33,17 @@ class Fluid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fluid(load: Load, sla_seconds: float, step_seconds: float) -> Fluid:
-    """The fluid of a load, until everything could have been done and had to be started."""
+    """The fluid of a load, until everything could have been done and had to be started.
+
+    Args:
+        load: the jobs.
+        sla_seconds: the promise.
+        step_seconds: of the grid; longer ones where there would be too many.
+    """
     arrivals = np.asarray(load.arrivals)
     ends = arrivals + np.asarray(load.services)
     last = max(load.duration_seconds, float(ends.max(initial=0.0))) + sla_seconds
+    step_seconds = max(step_seconds, last / _MOST_STEPS)
     grid = np.arange(0.0, last + 2 * step_seconds, step_seconds)
     ends.sort()
     possible = _ramps(arrivals, grid) - _ramps(ends, grid)

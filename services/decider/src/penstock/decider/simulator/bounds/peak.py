@@ -27,7 +27,8 @@ def fixed_peak(
     def kept(workers: int) -> bool:
         return late_share(load, workers, sla_seconds, spawn_seconds) <= 1 - quantile
 
-    few, enough = 0, max(1, min(round(sum(load.services) / load.duration_seconds), most))
+    seconds = max(load.duration_seconds, 1.0)  # one job has no duration
+    few, enough = 0, max(1, min(round(sum(load.services) / seconds), most))
     while enough < most and not kept(enough):
         few, enough = enough, min(enough * 2, most)
     while enough - few > 1:

@@ -55,6 +55,14 @@ class Stretches(msgspec.Struct, frozen=True, kw_only=True):
             counts=_counts(came, self.step_seconds),
         )
 
+    def groups(self, size: int) -> Iterator[Stretches]:
+        """All of them, so many at a time, each group with the workers of all."""
+        for first in range(0, len(self.came), size):
+            group = slice(first, first + size)
+            yield msgspec.structs.replace(
+                self, came=self.came[group], limit=self.limit[group], due=self.due[group]
+            )
+
     def between(self, start: int, end: int) -> Stretches:
         """Some of the steps."""
         return msgspec.structs.replace(
@@ -67,7 +75,7 @@ class Stretches(msgspec.Struct, frozen=True, kw_only=True):
 
 def cut(water: Fluid, seconds: float) -> Stretches:
     """Stretches of about this length (infinite: one); the last one is filled up with quiet."""
-    parts = max(1, round(len(water.due) * water.step_seconds / seconds))
+    parts = max(1, min(round(len(water.due) * water.step_seconds / seconds), len(water.due)))
     steps = math.ceil(len(water.due) / parts)
     missing = parts * steps - len(water.due)
     limit = np.append(water.limit, np.zeros(missing))

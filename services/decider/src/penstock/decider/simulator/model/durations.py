@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+MOST_SECONDS = 366 * 86_400.0
+"""Of simulated time, of a job's run time, and of a promise."""
 _LEAST_SECONDS = 1e-6
+_MOST_CV = 1000.0
+
+
+class TooLong(ValueError):
+    """A run time that cannot be simulated."""
 
 
 class Durations(Protocol):
@@ -64,6 +71,16 @@ class Column(msgspec.Struct, frozen=True):
         return np.maximum(columns[self.name][rows] * self.seconds_per_unit, _LEAST_SECONDS)
 
 
+def check_longest(seconds: Floats) -> None:
+    """Raises TooLong: one of the run times is beyond MOST_SECONDS, or no number."""
+    longest = float(seconds.max(initial=0.0))
+    if not longest <= MOST_SECONDS:
+        raise TooLong(
+            f"found a run time of {longest:.3g} s, expected at most {MOST_SECONDS:.0f}; give a "
+            "smaller MEAN or CV, or a smaller UNIT of the column"
+        )
+
+
 def parse(text: str) -> Lognormal | Column:
     """``lognormal:MEAN,CV`` or ``column:NAME[,UNIT]``, a unit being so many seconds.
 
@@ -76,7 +93,7 @@ def parse(text: str) -> Lognormal | Column:
         match kind, len(figures):
             case "lognormal", 0 | 1:
                 mean, cv = float(name), float(figures[0]) if figures else 1.0
-                if 0 < mean < math.inf and 0 <= cv < math.inf:
+                if 0 < mean <= MOST_SECONDS and 0 <= cv <= _MOST_CV:
                     return Lognormal(mean, cv)
             case "column", 0 | 1:
                 unit = float(figures[0]) if figures else 1.0
@@ -85,6 +102,6 @@ def parse(text: str) -> Lognormal | Column:
     except ValueError:
         pass
     raise ValueError(
-        f"found {text!r}, expected lognormal:MEAN,CV (seconds, and above 0) "
-        "or column:NAME[,UNIT] (UNIT: seconds that 1 in the column stands for)"
+        f"found {text!r}, expected lognormal:MEAN,CV (seconds above 0, up to a year; CV up to "
+        f"{_MOST_CV:.0f}) or column:NAME[,UNIT] (UNIT: seconds that 1 in the column stands for)"
     )

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.decider.simulator.model.durations import Durations
+from penstock.decider.simulator.model.durations import MOST_SECONDS, Durations, check_longest
 from penstock.measuring.trained import Curve
 
 Floats = NDArray[np.float64]
@@ -18,7 +18,7 @@ MOST_JOBS = 20_000_000
 
 
 class TooMany(ValueError):
-    """More jobs than can be simulated."""
+    """More jobs, or more time, than can be simulated."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,15 @@ def kept_share(thin: float) -> float:
     return thin if thin <= 1 else 1 / thin
 
 
+def check_span(trace: Trace) -> None:
+    """Raises TooMany: the trace is longer than MOST_SECONDS; memory and time grow with it."""
+    if not trace.duration_seconds <= MOST_SECONDS:
+        raise TooMany(
+            f"found times over {trace.duration_seconds / 86_400:.4g} days, expected at most "
+            f"{MOST_SECONDS / 86_400:.0f}; correct the times, or take fewer hours"
+        )
+
+
 def draw(trace: Trace, durations: Durations, *, thin: float = 1.0, seed: int = 0) -> Load:
     """The jobs of one seed; the same for every strategy.
 
@@ -84,14 +93,17 @@ def draw(trace: Trace, durations: Durations, *, thin: float = 1.0, seed: int = 0
     `kept_share`.
 
     Raises:
-        TooMany: with a factor that would do.
+        TooMany: with a factor that would do; or the trace is too long.
+        TooLong: a job runs for longer than can be simulated.
         KeyError: the trace lacks a column of sizes.
     """
+    check_span(trace)
     check_size(trace, thin)
     share = kept_share(thin)
     when, long = (np.random.default_rng(part) for part in np.random.SeedSequence(seed).spawn(2))
     arrivals, rows = _arrivals(trace, share, when)
     services = durations.draw(long, len(arrivals), trace.columns, rows)
+    check_longest(services)
     return Load(
         origin=trace.origin,
         arrivals=arrivals.tolist(),

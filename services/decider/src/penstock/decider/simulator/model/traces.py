@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,8 @@ _FOREIGN_FILES = {
     b"PAR1": "is Parquet: save it as CSV first",
 }
 """Files that begin so are no text."""
+MOST_BYTES = 1024**3
+"""All rows of a trace are in memory at once."""
 _GAP = 1.5
 """A step between two bins that is this many times the usual one is a gap in the recording."""
 _EPOCHS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
@@ -98,6 +101,12 @@ def read(
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and rows; a first row that begins with a time is no header."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
+        raise BadTrace(
+            f"{path}: expected a regular file (no device, pipe or folder) of at most "
+            f"{MOST_BYTES:,} bytes, found {status.st_size:,}"
+        )
     with path.open("rb") as binary:
         head = binary.read(8)
     for magic, kind in _FOREIGN_FILES.items():

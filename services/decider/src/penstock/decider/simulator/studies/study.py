@@ -24,6 +24,7 @@ from penstock.decider.simulator.model.load import Load, Trace, draw
 from penstock.decider.simulator.model.spawning import Spawning
 from penstock.decider.simulator.studies import contenders
 from penstock.decider.simulator.studies.contenders import Scene
+from penstock.runtime.children import end_with
 
 _REPORT_SECONDS = 0.2
 
@@ -236,10 +237,11 @@ class _Forked:
     ) -> multiprocessing.pool.Pool:
         cls.answer = staticmethod(answer)
         # forked, so that loads of millions of jobs need not be pickled
-        return multiprocessing.get_context("fork").Pool(processes, cls._begin, (nice,))
+        return multiprocessing.get_context("fork").Pool(processes, cls._begin, (os.getpid(), nice))
 
     @staticmethod
-    def _begin(nice: int) -> None:
+    def _begin(parent: int, nice: int) -> None:
+        end_with(parent)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent ends these
         os.nice(nice)
 
