@@ -19,7 +19,7 @@ from penstock.console.core.computing import OtherSettings
 from penstock.decider.core.inputs import Rules
 from penstock.decider.publishing.adopting import records
 from penstock.events.envelope import Event, encode
-from penstock.events.job import JobCompleted, JobDispatched
+from penstock.events.job import JobCompleted, JobDispatched, JobStarted
 from penstock.events.scaling import ScalingDecisionMade
 from penstock.events.subjects import Subjects
 
@@ -53,9 +53,11 @@ async def recorded(guarded: GuardedBroker, make: MakeSettings) -> int:
     for number in range(5):
         about = {"job_id": f"j{number}", "queue": "reports"}
         job: Event = JobDispatched(**about, function="shop.load", payload=b"")
+        began: Event = JobStarted(**about, attempt=1, host="a", worker="w")
         done: Event = JobCompleted(**about, attempt=1, run_seconds=1.0)
         await dispatchers.append(Outgoing(SUBJECTS.event(job), encode(job)))
-        await workers.append(Outgoing(SUBJECTS.event(done), encode(done)))
+        for event in (began, done):
+            await workers.append(Outgoing(SUBJECTS.event(event), encode(event)))
     await workers.close()
     await dispatchers.close()
     return sequence
@@ -76,7 +78,7 @@ async def test_the_key_of_a_reader_is_enough(
     question = Question(decision_id="d-1", sequence=sequence, pool="reports")
     answer = await computing.recompute(question, "ada")
     assert answer.recomputed == "not in the log", "its round was not recorded"
-    simulation = computing.simulations.begin("reports", FEWER, 3600, 1, "ada")
+    simulation = computing.simulations.begin("reports", FEWER, 3600, 1, "ada", "ada")
     ended = await eventually(
         lambda: one if (one := computing.simulations.get(simulation.id)).has_ended else None, 60
     )

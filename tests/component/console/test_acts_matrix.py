@@ -76,7 +76,7 @@ async def test_a_token_of_another_queue_acts_on_nothing(site: Site) -> None:
     confirmed = {**what, "confirm": preview["confirm"], "count": preview["count"]}
     action = (await send(everything, "POST", "/bulk", confirmed))["id"]
     simulations = site.console.computing.simulations
-    simulation = simulations.begin("reports", OtherSettings(max_workers=9), 60, 1, "eve").id
+    simulation = simulations.begin("reports", OtherSettings(max_workers=9), 60, 1, "eve", "eve").id
     await simulations.abort(simulation)
     decision = ScalingDecisionMade(
         pool="reports", current=1, target=2, reasons=(), strategy="deadline", sla_seconds=30
