@@ -266,7 +266,7 @@ def test_a_file_that_is_not_there_is_refused(simulate) -> None:
 
 
 def test_an_interrupt_shows_the_rows_that_are_finished(tmp_path) -> None:
-    rows = "".join(f"{second}\n" for second in range(20_000))
+    rows = "".join(f"{second}\n" for second in range(100_000))
     (tmp_path / "long.csv").write_text(f"time\n{rows}")
     command = "simulate long.csv --strategy peak,hybrid,deadline --seeds 1 --processes 2"
     with subprocess.Popen(
@@ -279,7 +279,7 @@ def test_an_interrupt_shows_the_rows_that_are_finished(tmp_path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert "one job a row: 20000 jobs" in process.stderr.readline()
+        assert "one job a row: 100000 jobs" in process.stderr.readline()
         assert "peak: 0.00% late" in process.stderr.readline()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         table, rest = process.stdout.read(), process.stderr.read()
