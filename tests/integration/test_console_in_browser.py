@@ -436,7 +436,7 @@ async def test_the_palette_leads_to_any_page_and_to_whatever_has_a_name(filled: 
         await press(page, "Control+k", "Escape")
         assert not await page.evaluate("document.getElementById('palette').open")
         await press(page, "?")
-        await page.wait_for_function("document.getElementById('keys').open")
+        await page.locator("#keys[open]").wait_for()
 
 
 @needs_browser
