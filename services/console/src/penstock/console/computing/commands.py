@@ -152,7 +152,7 @@ class Commands:
             ) from None
         finally:
             errors.cancel()
-            await _kill(child)
+            await asyncio.shield(_kill(child, errors))
             self.pids.discard(child.pid)
         if child.returncode:
             raise _failure(child.returncode, words)
@@ -220,11 +220,16 @@ async def _last_words(stream: asyncio.StreamReader, progress: Progress) -> str:
     return kept.decode("utf-8", "replace")
 
 
-async def _kill(child: asyncio.subprocess.Process) -> None:
+async def _kill(child: asyncio.subprocess.Process, errors: asyncio.Task[str]) -> None:
     """The whole group, also where the child has ended and left others in it; waits for its end."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    await asyncio.shield(child.wait())
+    await asyncio.wait([errors])
+    for stream in (child.stdout, child.stderr):
+        # asyncio says that a child has ended when its pipes have been read to their end, too
+        while stream and await stream.read(_PART_BYTES):
+            pass
+    await child.wait()
 
 
 def _failure(code: int, words: str) -> ComputationFailed:
