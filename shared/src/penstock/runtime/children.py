@@ -196,20 +196,23 @@ def end_with(parent: int) -> None:
     Args:
         parent: its process id.
     """
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked child has its parent's handler
-    if os.getppid() != parent:  # it died before the line above
-        os._exit(1)
+    _end_when_gone(parent, signal.SIGKILL)
 
 
 def _begin(parent: int, number: int, held_back: Collection[int]) -> Callable[[], None]:
     """What the child does between fork and exec."""
 
     def bind() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, held_back)
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what runs behind it
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
+        _end_when_gone(parent, number)
 
     return bind
+
+
+def _end_when_gone(parent: int, number: int) -> None:
+    """Has the kernel send this process a signal when its parent is gone."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
