@@ -456,6 +456,14 @@ async def test_a_command_that_fails_hangs_or_is_not_there_is_no_delivery(stage) 
         await delivery_of(HookTable(command=("no-such-program",)), stage.client)(notice())
 
 
+async def test_the_end_of_a_command_that_writes_without_end_is_seen(stage) -> None:
+    """Killed with more in its pipe than anybody reads: each time another part is left."""
+    flooding = command("import sys\nwhile True: sys.stderr.write('x' * 9999)", timeout_seconds=0.1)
+    for _ in range(5):
+        with pytest.raises(NotDelivered, match="still ran after"):
+            await asyncio.wait_for(delivery_of(flooding, stage.client)(notice()), 30)
+
+
 async def test_a_job_that_cannot_be_is_dropped_at_once(stage, caplog) -> None:
     async with hooked(stage, HookTable(job="<locals>.page", queue=QUEUE)):
         job_id = await dead(stage)

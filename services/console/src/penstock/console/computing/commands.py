@@ -22,6 +22,7 @@ import msgspec
 from penstock.config import Settings
 from penstock.config.settings import Nats
 from penstock.runtime.interpreter import module_command
+from penstock.runtime.killed_processes import wait_for_end
 
 _LAUNCHER = "penstock.console.computing.limited"
 COMMAND = ("-m", "penstock.cli.main")
@@ -225,11 +226,7 @@ async def _kill(child: asyncio.subprocess.Process, errors: asyncio.Task[str]) ->
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     await asyncio.wait([errors])
-    for stream in (child.stdout, child.stderr):
-        # asyncio says that a child has ended when its pipes have been read to their end, too
-        while stream and await stream.read(_PART_BYTES):
-            pass
-    await child.wait()
+    await wait_for_end(child)
 
 
 def _failure(code: int, words: str) -> ComputationFailed:

@@ -21,6 +21,7 @@ from penstock.metrics.core.sources.look import SourceFault, SourceLook
 from penstock.metrics.sources.reported import look_of
 from penstock.metrics.sources.shown import shown
 from penstock.metrics.sources.source import Kind, SourceAway, SourceSettings
+from penstock.runtime.killed_processes import wait_for_end
 
 _MOST_BYTES = 1_000_000
 _MOST_REASON = 200
@@ -56,12 +57,9 @@ class CommandSource:
             # Its whole session: what it started may hold the pipes open.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            # asyncio reports no end of a process before its pipes are read to theirs; one that left
-            # the session can hold them open for ever.
-            with suppress(TimeoutError):
+            with suppress(TimeoutError):  # one that left the session can hold them open for ever
                 async with asyncio.timeout(_END_SECONDS):
-                    await asyncio.gather(_drain(process.stdout), _drain(process.stderr))
-                    await process.wait()
+                    await wait_for_end(process)
 
     async def _run(self, written: bytes) -> bytes:
         environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -119,11 +117,6 @@ class CommandSource:
         if "error" in figures:
             return SourceFault(shown(figures["error"], *self._hidden))
         return look_of(figures)
-
-
-async def _drain(stream: asyncio.StreamReader | None) -> None:
-    while stream is not None and await stream.read(65_536):
-        pass
 
 
 def _passwords(command: Sequence[str]) -> Iterator[str]:

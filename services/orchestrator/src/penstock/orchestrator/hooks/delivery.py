@@ -18,6 +18,7 @@ from penstock.events.notice import JobNotice
 from penstock.jobs.client import Client
 from penstock.jobs.errors import AlreadyDispatched
 from penstock.orchestrator.core import hook as core
+from penstock.runtime.killed_processes import wait_for_end
 
 Deliver = Callable[[JobNotice], Awaitable[None]]
 """Raises NotDelivered where another try may help; Refused or JobsError, where none does."""
@@ -117,7 +118,7 @@ async def _run(hook: HookTable, notice: JobNotice) -> None:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            await wait_for_end(process)
     if process.returncode:
         text = output[-_MOST_OUTPUT:].decode("utf-8", "replace").strip()
         raise NotDelivered(f"{hook.command[0]} exited with {process.returncode}: {text}")
